@@ -105,7 +105,7 @@ class Ingestion(RuleBasedStateMachine):
         assert self.world.missing() == set()
         assert self.world.doubled() == set()
         assert not self.world.plan().groups
-        assert not dict(self.world.state.unfinished())
+        assert not dict(self.world.state.find_unfinished())
 
 
 def check_last_committed(world: World, plan: Plan) -> None:

@@ -120,7 +120,7 @@ def test_a_watermark_never_goes_backwards(kind: st.SearchStrategy[Value], data: 
     state = ColumnState()
     for _ in range(4):
         seen = data.draw(st.dictionaries(st.sampled_from(COLUMNS), st.none() | kind))
-        after = state.advanced(seen, NOW)
+        after = state.advance(seen, NOW)
         for column, before in state.values.items():
             now = after.values[column]
             assert before is None or (now is not None and not is_above(before, now))
@@ -135,7 +135,7 @@ def test_a_watermark_never_goes_backwards(kind: st.SearchStrategy[Value], data: 
 def test_a_cursor_never_goes_backwards(found: list[tuple[int | None, int | None]]) -> None:
     state = ColumnState()
     for number, seen in enumerate(found):
-        state = state.advanced_cursor(COLUMNS, dict(zip(COLUMNS, seen, strict=True)), NOW)
+        state = state.advance_cursor(COLUMNS, dict(zip(COLUMNS, seen, strict=True)), NOW)
         known = [each for each in found[: number + 1] if None not in each]
         assert tuple(state.values[each] for each in COLUMNS) == max(known, default=(None, None))  # type: ignore[type-var]  # numbers
 

@@ -63,7 +63,7 @@ def end_of(each: FileSlice) -> Covered:
 
 def forgotten(state: SetState) -> set[str]:
     """The files of which nothing is committed: there is nothing to tell when they are gone."""
-    return {path for path, each in state.unfinished() if not each.records}
+    return {path for path, each in state.find_unfinished() if not each.records}
 
 
 @settings(deadline=None, max_examples=examples(150))

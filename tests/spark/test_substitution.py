@@ -21,7 +21,7 @@ from tidegate.core.columns.state import decode_columns
 from tidegate.errors import RowsRefused, SchemaMismatch, TableError
 from tidegate.protocol.log import DeltaLog
 from tidegate.spark.frames import columns_of
-from tidegate.spark.session import own_session, put
+from tidegate.spark.session import derive_session, put
 from tidegate.specs.columns import Load, LoadType
 from tidegate.specs.locations import Location
 from tidegate.storage.stores import open_store
@@ -103,7 +103,7 @@ def test_a_window_of_text_is_not_read_by_spark(spark: SparkSession, tmp_path: Pa
 
 @pytest.mark.parametrize("text", ["${env:TIDEGATE_CANARY}", CIRCULAR])
 def test_sql_of_ours_and_of_a_transform_means_what_it_says(spark: SparkSession, text: str) -> None:
-    own = own_session(spark)
+    own = derive_session(spark)
     from pyspark.sql import functions as f
 
     assert own.sql(f"select '{text}'").head() == (text,)
@@ -115,7 +115,7 @@ def test_sql_of_ours_and_of_a_transform_means_what_it_says(spark: SparkSession, 
 def test_a_setting_that_spark_would_read_otherwise_is_refused(spark: SparkSession, text: str) -> None:
     """In settings it replaces variables whatever ``spark.sql.variable.substitute`` says."""
     with raises(RowsRefused, "spark.databricks.delta.write.txnAppId"):
-        put(own_session(spark), {"spark.databricks.delta.write.txnAppId": text})
+        put(derive_session(spark), {"spark.databricks.delta.write.txnAppId": text})
 
 
 def test_a_session_of_somebody_else_is_not_given_such_a_statement(spark: SparkSession, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from tidegate.core.columns.replay import (
     fit_bounds,
     is_number,
 )
-from tidegate.core.columns.state import ColumnState, are_comparable, describe, is_above, text_of, value_of
+from tidegate.core.columns.state import ColumnState, are_comparable, describe, format_value, is_above, value_of
 from tidegate.errors import (
     ConfigError,
     RowsRefused,
@@ -243,7 +243,7 @@ class ReplayChecks:
             else "in a table of which nothing was read before"
         )
         raise WatermarkError(
-            f"{self._name}: the range ends at {text_of(self.config.end)}, {where}: the next run would append those"
+            f"{self._name}: the range ends at {format_value(self.config.end)}, {where}: the next run would append those"
             " rows again",
             "save the end (--save-watermark), or end at the watermark; or, if no run follows, use --allow-overlap",
         )
@@ -262,8 +262,8 @@ class ReplayChecks:
                 stored is None or is_above(value, as_moment(stored, value, source.source_timezone))
             ):
                 raise WatermarkError(
-                    f"{self._name}: {column}={text_of(value)} lies above the watermark: the next run would append that "
-                    "row again",
+                    f"{self._name}: {column}={format_value(value)} lies above the watermark: the next run would append "
+                    "that row again",
                     "run the pipeline first, then the same replay; or, if no run follows, use --allow-overlap",
                 )
 
@@ -308,7 +308,7 @@ class ReplayChecks:
                 self._check_handover(part, skip_gap=True)
             except WatermarkError as error:
                 raise WatermarkError(
-                    f"{self._name}: the chunk that ends at {text_of(chunk.high)} ends between the watermarks of "
+                    f"{self._name}: the chunk that ends at {format_value(chunk.high)} ends between the watermarks of "
                     f"{', '.join(self._columns)}: a run after it would append its rows again",
                     "use longer chunks, or no chunks",
                 ) from error
@@ -623,7 +623,7 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
 
 
 def _describe(chunk: Chunk, fate: Fate, rows: int = 0, error: str | None = None) -> ChunkReport:
-    return ChunkReport(text_of(chunk.low), text_of(chunk.high), fate, rows, error)
+    return ChunkReport(format_value(chunk.low), format_value(chunk.high), fate, rows, error)
 
 
 def _into(pipeline: PipelineSpec, table: Location) -> PipelineSpec:

@@ -177,7 +177,7 @@ class Period(StrEnum):
             case Period.HOUR:
                 return start
 
-    def shifted(self, start: datetime, count: int) -> datetime:
+    def shift(self, start: datetime, count: int) -> datetime:
         """The start of the period ``count`` periods after the one that begins at ``start``."""
         if self in (Period.YEAR, Period.MONTH):
             months = 12 * count if self is Period.YEAR else count
@@ -213,8 +213,13 @@ class Jump:
         return self.high + (self.high - self.low)
 
 
-def jump_around(value: datetime, zone: str) -> Jump | None:
-    """Return the jump in which ``value``, a local time of ``zone``, cannot be a boundary; None if it can."""
+def jump_around(value: object, zone: str | None) -> Jump | None:
+    """Return the jump in which ``value``, a local time of ``zone``, cannot be a boundary; None if it can.
+
+    Only times without a zone of their own lie in a jump.
+    """
+    if zone is None or not isinstance(value, datetime) or value.tzinfo is not None:
+        return None
     for year in sorted({value.year, (value - timedelta(days=3)).year} if value.year in _YEARS else ()):
         for jump in jumps(zone, year):
             if jump.low < value < jump.until:

@@ -74,7 +74,7 @@ def _column_problems(pipeline: PipelineSpec, source: ColumnSource, key: str) -> 
         )
     is_cast = isinstance(read, TableRead) and read.format.is_pushed_down
     if pipeline.schema.fields and (is_cast or isinstance(read, FunctionRead)):
-        yield _declared(pipeline, source)
+        yield _refuse_casts(pipeline, source)
 
 
 def _unit_problems(pipeline: PipelineSpec, source: UnitSource, key: str) -> Iterator[EngineProblem]:
@@ -94,10 +94,10 @@ def _unit_problems(pipeline: PipelineSpec, source: UnitSource, key: str) -> Iter
     if isinstance(source.read, JdbcRead):
         yield from _database_problems(pipeline.name, source.read, key)
     elif isinstance(source.read, FunctionRead) and pipeline.schema.fields:
-        yield _declared(pipeline, source)
+        yield _refuse_casts(pipeline, source)
 
 
-def _declared(pipeline: PipelineSpec, source: ColumnSource | UnitSource) -> EngineProblem:
+def _refuse_casts(pipeline: PipelineSpec, source: ColumnSource | UnitSource) -> EngineProblem:
     """Declared columns of a source whose values already have types: Spark casts them, by rules of its own."""
     return EngineProblem(
         pipeline.name, "schema.fields", f"casting the columns of {source.name}", "leave the fields out"

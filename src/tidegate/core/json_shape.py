@@ -31,7 +31,7 @@ class Node:
         self._path = path
 
     def __contains__(self, key: str) -> bool:
-        return key in self.mapping()
+        return key in self.as_mapping()
 
     @property
     def is_null(self) -> bool:
@@ -40,63 +40,55 @@ class Node:
 
     @property
     def is_text(self) -> bool:
-        """Whether the value is a string."""
         return isinstance(self._value, str)
 
     def get(self, key: str, default: object = _MISSING) -> Node:
         """The value under ``key``, which may be missing."""
-        return Node(self.mapping().get(key, default), f"{self._path}.{key}")
+        return Node(self.as_mapping().get(key, default), f"{self._path}.{key}")
 
     def only(self, keys: Sequence[str]) -> Node:
         """This object, if it has no other keys; else an error."""
-        for key in self.mapping():
+        for key in self.as_mapping():
             if key not in keys:
                 # An unknown key may be what a newer program relies on; ignoring it would write a state without it.
                 raise self.get(key).refusal("no such key")
         return self
 
     def entries(self) -> Iterator[tuple[str, Node]]:
-        """Keys and values of an object."""
-        for key, value in self.mapping().items():
+        for key, value in self.as_mapping().items():
             yield key, Node(value, f"{self._path}[{key!r}]")
 
     def items(self) -> Iterator[Node]:
-        """The values of a list."""
         if not isinstance(self._value, list | tuple):
             raise self.refusal("a list")
         for number, value in enumerate(self._value):
             yield Node(value, f"{self._path}[{number}]")
 
     def text(self) -> str:
-        """The value, a string."""
         if not isinstance(self._value, str):
             raise self.refusal("a string")
         return self._value
 
     def integer(self) -> int:
-        """The value, a whole number that is not negative."""
+        """The value, a whole number, 0 or more."""
         if not isinstance(self._value, int) or isinstance(self._value, bool) or self._value < 0:
             raise self.refusal("a whole number, 0 or more")
         return self._value
 
     def any_integer(self) -> int:
-        """The value, a whole number."""
         if not isinstance(self._value, int) or isinstance(self._value, bool):
             raise self.refusal("a whole number")
         return self._value
 
     def boolean(self) -> bool:
-        """The value, true or false."""
         if not isinstance(self._value, bool):
             raise self.refusal("true or false")
         return self._value
 
     def optional_text(self) -> str | None:
-        """The value, a string or null."""
         return None if self.is_null else self.text()
 
     def optional_integer(self) -> int | None:
-        """The value, a whole number or null."""
         return None if self.is_null else self.integer()
 
     def moment(self) -> datetime:
@@ -124,11 +116,10 @@ class Node:
             shown = "something that is nested deeply"
         return StateError(
             f"{self._path}: expected {expected}, found {shown}",
-            "the document is damaged or from another program; it is not used, and nothing was written",
+            "the document is damaged or another program wrote it; it is not used, and nothing was written",
         )
 
-    def mapping(self) -> Mapping[str, object]:
-        """The value, an object."""
+    def as_mapping(self) -> Mapping[str, object]:
         if not isinstance(self._value, Mapping):
             raise self.refusal("an object")
         return self._value
@@ -140,6 +131,11 @@ SCHEMA_VERSION = 1
 def seconds_of(moment: datetime | None) -> int:
     """The number that :meth:`Node.seconds` reads."""
     return 0 if moment is None else int(moment.timestamp())
+
+
+def utc_text(moment: datetime) -> str:
+    """Format a moment in ISO 8601, in UTC; :meth:`Node.moment` reads it."""
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def check_version(root: Node) -> None:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, NoReturn
 
 from tidegate.errors import WatermarkError
 
@@ -43,7 +43,7 @@ class WatermarkSerializer:
             raise WatermarkError(f"a watermark is a mapping of columns to values, not {watermark!r}", _SAVE_REMEDY)
         _check_inclusive(watermark, _SAVE_REMEDY)
         try:
-            return json.dumps(_encoded(watermark, "watermark"), sort_keys=True, allow_nan=False)
+            return json.dumps(_encode(watermark, "watermark"), sort_keys=True, allow_nan=False)
         except (ValueError, RecursionError) as error:
             raise WatermarkError(f"the watermark cannot be saved: {error}", _SAVE_REMEDY) from None
 
@@ -53,7 +53,9 @@ class WatermarkSerializer:
         if text is None or text.strip() in _EMPTY:
             return None
         try:
-            found = json.loads(text, object_pairs_hook=_restored, parse_constant=_no_constant, parse_float=_finite)
+            found = json.loads(
+                text, object_pairs_hook=_restore, parse_constant=_refuse_constant, parse_float=_parse_finite
+            )
         except (ValueError, RecursionError) as error:
             raise WatermarkError(f"the watermark is not JSON ({error}): {text[:80]!r}", _LOAD_REMEDY) from None
         if not isinstance(found, dict):
@@ -79,8 +81,7 @@ def _check_inclusive(watermark: Mapping[str, Any], remedy: str) -> None:
         raise WatermarkError(f"{INCLUSIVE} must be a list of columns, not {columns!r}", remedy)
 
 
-def _encoded(value: object, path: str) -> object:
-    """The value in JSON types; exact types only, so that it decodes to the same value."""
+def _encode(value: object, path: str) -> object:
     # Exact types: a subclass such as pandas.Timestamp would come back as a plain datetime, with other digits.
     kind = type(value)
     if value is None or kind in (bool, int, str):
@@ -92,9 +93,9 @@ def _encoded(value: object, path: str) -> object:
     if kind in (datetime, date, time) and isinstance(value, datetime | date | time):
         return {f"__{kind.__name__}__": value.isoformat()}
     if isinstance(value, list):
-        return [_encoded(each, f"{path}[{number}]") for number, each in enumerate(value)]
+        return [_encode(each, f"{path}[{number}]") for number, each in enumerate(value)]
     if isinstance(value, Mapping):
-        return {_key(key, path): _encoded(each, f"{path}[{key!r}]") for key, each in value.items()}
+        return {_key(key, path): _encode(each, f"{path}[{key!r}]") for key, each in value.items()}
     raise WatermarkError(f"{path}: {value!r} ({kind.__name__}) cannot be saved in a watermark", _SAVE_REMEDY)
 
 
@@ -106,11 +107,11 @@ def _key(key: object, path: str) -> str:
     return key
 
 
-def _restored(pairs: list[tuple[str, Any]]) -> object:
+def _restore(pairs: list[tuple[str, Any]]) -> object:
     found = dict(pairs)
     # JSON keeps the last of two equal keys, and which one was meant nobody knows.
     if len(found) < len(pairs):
-        raise WatermarkError(f"the watermark holds a key twice: {[key for key, _ in pairs]}", _LOAD_REMEDY)
+        raise WatermarkError(f"the watermark has a key twice: {[key for key, _ in pairs]}", _LOAD_REMEDY)
     sentinel = next((key for key in found if key in _SENTINELS), None)
     if sentinel is None:
         return found
@@ -126,10 +127,12 @@ def _restored(pairs: list[tuple[str, Any]]) -> object:
     return restored
 
 
-def _no_constant(name: str) -> object:
+def _refuse_constant(name: str) -> NoReturn:
     raise WatermarkError(f"{name} is not a value of a watermark", _LOAD_REMEDY)
 
 
-def _finite(text: str) -> float:
+def _parse_finite(text: str) -> float:
     number = float(text)
-    return number if math.isfinite(number) else float(str(_no_constant(text)))
+    if not math.isfinite(number):
+        _refuse_constant(text)
+    return number

@@ -145,7 +145,7 @@ def carry_over(older: PathState, listed: Sequence[SourceFile], *, read_skipped: 
     state, at_source = _unseal(older, listed), {file.path: file for file in listed}
     left_out = () if read_skipped else _without_entry(state, listed)
     state = replace(state, partition_watermarks={**state.partition_watermarks, **_last_names(left_out)})
-    in_progress = [path for path, _ in state.unfinished()]
+    in_progress = [path for path, _ in state.find_unfinished()]
     return AdoptedState(
         replace(
             state, files={path: _with_current_size(each, at_source.get(path)) for path, each in state.files.items()}
@@ -573,7 +573,7 @@ class _Adopting:
             state=type(state.watermark).__name__,
             watermark=state.value,
             partitions=dict(state.partition_watermarks),
-            in_progress={path: progress.records for path, progress in state.unfinished()},
+            in_progress={path: progress.records for path, progress in state.find_unfinished()},
             last_committed_file=state.last_committed_file,
         )
 
@@ -585,7 +585,7 @@ class _Adopting:
         yield from _warn_about("in progress below the watermark", result.resumed, _RESUMED)
         yield from _warn_about("in a gap", result.gaps, _IN_A_GAP)
         yield from _warn_about("in progress and gone", result.gone, "in progress and not at the source any more")
-        sized = tuple(path for path, _ in result.state.unfinished() if path not in result.gone)
+        sized = tuple(path for path, _ in result.state.find_unfinished() if path not in result.gone)
         if sized:
             text = "read in part; size and etag are those of now, as the old program noted none"
             yield Check("in progress", "ok", f"{count(len(sized), 'file')} {text}: {_examples(sized)}")

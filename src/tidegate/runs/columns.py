@@ -157,7 +157,7 @@ class ColumnTracker(Tracker, Described, Copied, Editable, Replayable, Examinable
             brief=text or "no watermark",
             remembers=REMEMBERS,
             tables=lambda: (StateTable("column", "greatest value", values, "column"),),
-            value=state.text(),
+            value=state.serialize(),
             updated=state.updated,
             partitions=values,
         )

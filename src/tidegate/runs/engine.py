@@ -132,7 +132,7 @@ class UnitRunner(Lifecycle, Protocol):
 class Engine(FileTasks, ColumnRows, UnitRunner, Protocol):
     """All three, as a run over sources of any kind needs them."""
 
-    def own_log(self, error: BaseException, mask: Mask) -> str:
+    def excerpt_log(self, error: BaseException, mask: Mask) -> str:
         """Where the engine's own log is kept, masked, and its end, if ``error`` came from the engine."""
 
     def close(self) -> None:

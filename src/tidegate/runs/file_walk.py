@@ -276,7 +276,7 @@ class FileWalk:
 
     def _some_are_given_up(self) -> bool:
         """Whether a file has failed for the last time: the next plan makes it a dead letter."""
-        failed = (each for _, each in self.run.state.unfinished() if isinstance(each, Failed))
+        failed = (each for _, each in self.run.state.find_unfinished() if isinstance(each, Failed))
         return any(each.attempts >= self.source.source.max_attempts for each in failed)
 
     def _settle(

@@ -225,7 +225,7 @@ class FileTrackerBase(FileTracker, Described, HasPassRules, Copied, Editable, Re
             yield Check(name, "ok", "the declared schema and the table have the same columns")
 
     def _summary(self, state: Any, encoded: Mapping[str, Any], **more: Any) -> Summary:
-        unfinished = list(state.unfinished())
+        unfinished = list(state.find_unfinished())
         updated = _moment(state.last_update_ts)
         return Summary(
             state=type(state.watermark).__name__,
@@ -390,7 +390,7 @@ class SetTracker(FileTrackerBase, InParts):
 
     def watermarks(self, state: SetState) -> PathState:
         """Only unfinished files: nothing can be late without a watermark."""
-        return PathState(files=dict(state.unfinished()))
+        return PathState(files=dict(state.find_unfinished()))
 
     def idle(self, state: SetState, any_files: bool) -> SetState:
         return mark_idle(state, any_files)

@@ -148,7 +148,7 @@ class InProcessEngine:
         """Not without Spark."""
         raise needs_spark(batch.pipeline.name, "only Spark replaces rows of work units")
 
-    def own_log(self, error: BaseException, mask: Mask) -> str:
+    def excerpt_log(self, error: BaseException, mask: Mask) -> str:
         """Empty: there is no log."""
         return ""
 

@@ -170,7 +170,7 @@ class Loop:
             if told != self._traced:
                 self._traced = told
                 trace = "".join(traceback.format_exception(failure))
-                self.emit(events.FailureTraced(*name, f"{trace}{self.engine.own_log(failure, mask)}"))
+                self.emit(events.FailureTraced(*name, f"{trace}{self.engine.excerpt_log(failure, mask)}"))
         report = self._tell(name, done, error, time.monotonic() - started)
         if done is not None:
             settle_attempts(bound, done.is_first, done.before, report, self.clock, done.unsaved)

@@ -24,7 +24,7 @@ from tidegate.core.columns.replay import (
     hand_over,
     is_covered,
 )
-from tidegate.core.columns.state import ColumnState, column_watermark_text, kind_of, text_of
+from tidegate.core.columns.state import ColumnState, column_watermark_text, format_value, kind_of
 from tidegate.errors import CommitLost, StateError, TidegateError
 from tidegate.failpoints import failpoint
 from tidegate.protocol.change import Change, Identity, NextState, SourceKey, State
@@ -212,7 +212,7 @@ class ReplayRecord:
 
 def described(state: ReplayState) -> str:
     """A description of a replay for people."""
-    return f"{state.column} from {text_of(state.start)} up to {text_of(state.end)}"
+    return f"{state.column} from {format_value(state.start)} up to {format_value(state.end)}"
 
 
 def _asked_for(bound: ColumnBound, config: ReplayConfig) -> ReplayState:

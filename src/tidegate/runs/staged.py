@@ -73,7 +73,7 @@ def step_json(state: SourceState, plan: Plan, outcomes: Sequence[FileOutcome]) -
     return {
         "plan": shown.to_json(),
         "outcomes": [outcome_to_json(each) for each in outcomes],
-        "unfinished": sorted(path for path, _ in state.unfinished()),
+        "unfinished": sorted(path for path, _ in state.find_unfinished()),
     }
 
 
@@ -93,7 +93,7 @@ def after_step(tracker: FileTracker, state: SourceState, step: Mapping[str, Any]
     step does not fit: something it covers is finished already, or was not begun where it continues.
     """
     plan, outcomes = step_of(step)
-    known = dict(state.unfinished())
+    known = dict(state.find_unfinished())
     _check_not_finished(tracker, state, plan, [each for each in outcomes if isinstance(each, Covered)])
     listed = {file.path: file for file in plan.listed}
     for path in known.keys() - set(step["unfinished"]):
@@ -110,13 +110,13 @@ def without_step(tracker: FileTracker, state: SourceState, step: Mapping[str, An
     """
     plan, outcomes = step_of(step)
     told = [each for each in outcomes if isinstance(each, Covered | Refused)]
-    known = {path for path, _ in state.unfinished()}
+    known = {path for path, _ in state.find_unfinished()}
     new = [SourceFile(each.path, each.size, each.etag) for each in told if each.path not in known]
     return tracker.reopen(state, tracker.sort_files(state, new, plan.now).due) if told else None
 
 
 def _check_not_finished(tracker: FileTracker, state: SourceState, plan: Plan, taken: Sequence[Covered]) -> None:
-    known = {path for path, _ in state.unfinished()}
+    known = {path for path, _ in state.find_unfinished()}
     files = [SourceFile(each.path, each.size, each.etag) for each in taken if each.path not in known]
     for file in tracker.sort_files(state, files, plan.now).finished:
         raise StateError(f"{file.path} is finished already", "its rows will not be committed a second time")

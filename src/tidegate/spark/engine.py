@@ -65,7 +65,7 @@ ENCRYPTED = ("spark.network.crypto.enabled", "spark.ssl.enabled", "spark.ssl.rpc
 """Settings of a cluster that sends no data unencrypted."""
 
 AGAIN_SECONDS = 5.0
-"""For this long after a failed start, the next source gets the same answer instead of another try."""
+"""For this long after a failed start, the next source gets the same error instead of a retry."""
 
 
 class SparkEngine:
@@ -179,7 +179,7 @@ class SparkEngine:
                     parts.take(number, results)
         # What was reported before the end counts; only the other groups are read again.
         except WorkerEnded:
-            for number in parts.left():
+            for number in parts.list_unread():
                 parts.take(number, self.read(*parts.parts[number]))
         finally:
             listener.forget(report_to)
@@ -192,7 +192,7 @@ class SparkEngine:
 
         Raises :class:`TidegateError` if Spark gave up on the task or the run was stopped; then nothing counts.
         """
-        return tuple(result for part in _apart(group) for result in self._read(task, part))
+        return tuple(result for part in _split_off_failed(group) for result in self._read(task, part))
 
     def _read(self, task: ReadTask, group: FileGroup) -> Iterable[GroupResult]:
         """Read the group; if that ends a worker, find out which files are to blame."""
@@ -204,18 +204,20 @@ class SparkEngine:
             # neighbour.
             with self._turns.run_alone():
                 self._check_workers(task)
-                return tuple(self._apart_from_what_ended(task, group, ended))
+                return tuple(self._bisect_failing_files(task, group, ended))
 
-    def _apart_from_what_ended(self, task: ReadTask, group: FileGroup, ended: WorkerEnded) -> Iterator[GroupResult]:
-        """The files of a job that ended a worker, in ever smaller jobs; only a file that was alone is to blame."""
+    def _bisect_failing_files(self, task: ReadTask, group: FileGroup, ended: WorkerEnded) -> Iterator[GroupResult]:
+        """Read the group again in halves until the file that ends the worker is isolated."""
         if group.files == 1:
             yield from self._blame(task, group, ended)
             return
-        for half in _halves(group):
+        middle = group.files // 2
+        for slices in (group.slices[:middle], group.slices[middle:]):
+            half = FileGroup(group.number, slices)
             try:
                 yield from self._group(task, half)
             except WorkerEnded as again:
-                yield from self._apart_from_what_ended(task, half, again)
+                yield from self._bisect_failing_files(task, half, again)
 
     def _blame(self, task: ReadTask, group: FileGroup, ended: WorkerEnded) -> Iterable[GroupResult]:
         """The result of a group whose only file ended a worker, if it does so again: once may be chance."""
@@ -307,7 +309,7 @@ class SparkEngine:
         """Rows of a work area that replace those of ``replaced`` in the table, in one commit."""
         return unit_frame(self.session(), batch, source, replaced)
 
-    def own_log(self, error: BaseException, mask: Mask) -> str:
+    def excerpt_log(self, error: BaseException, mask: Mask) -> str:
         """Where the log of the Spark that runs here is kept, and its end, if ``error`` came from Spark."""
         behind = chain(error) if self._session is not None else ()
         is_sparks = any(type(each).__module__.partition(".")[0] in ("pyspark", "py4j") for each in behind)
@@ -344,17 +346,12 @@ class SparkEngine:
                     _cancel(session)
 
 
-def _apart(group: FileGroup) -> Iterator[FileGroup]:
+def _split_off_failed(group: FileGroup) -> Iterator[FileGroup]:
     """The group without files that have failed before, and each of these by itself."""
     fresh = tuple(each for each in group.slices if not each.attempts)
     if fresh:
         yield FileGroup(group.number, fresh)
     yield from (FileGroup(group.number, (each,)) for each in group.slices if each.attempts)
-
-
-def _halves(group: FileGroup) -> tuple[FileGroup, FileGroup]:
-    half = group.files // 2
-    return FileGroup(group.number, group.slices[:half]), FileGroup(group.number, group.slices[half:])
 
 
 def open_reader(session: SparkSession, source: ColumnSource, schema: SchemaSpec, now: datetime) -> Reader:

@@ -41,18 +41,9 @@ def kinds_in(schema: StructType) -> dict[str, str]:
 
 
 def exact_column(column: str) -> Column:
-    """A column by its exact name."""
     from pyspark.sql.functions import col
 
     return col(quote(column, SqlDialect.SPARK))
-
-
-def condition(rows: RowFilter) -> Column | None:
-    """The rows as a condition; None for all rows. Raises nothing: Spark checks it on use."""
-    from pyspark.sql.functions import expr
-
-    text = predicate(rows, SqlDialect.SPARK)
-    return None if text is None else expr(text)
 
 
 def include_nulls(rows: RowFilter) -> RowFilter:
@@ -61,8 +52,8 @@ def include_nulls(rows: RowFilter) -> RowFilter:
 
 
 def filter_rows(frame: DataFrame, rows: RowFilter) -> DataFrame:
-    """The matching rows of ``frame``."""
-    wanted = condition(rows)
+    """The matching rows of ``frame``; Spark checks the condition on use."""
+    wanted = predicate(rows, SqlDialect.SPARK)
     return frame if wanted is None else frame.where(wanted)
 
 
@@ -120,13 +111,15 @@ def greatest_of(frame: DataFrame, columns: Sequence[str], mode: WatermarkMode = 
 def collect_rows(frame: DataFrame) -> list[dict[str, Value | None]]:
     """A few rows as Python values; times are those of the data, whatever the zones of session and machine."""
     # Through Arrow: `collect` would shift times to the zone of this machine.
-    return [{name: _in_utc(value) for name, value in row.items()} for row in frame.toArrow().to_pylist()]
+    return [
+        {
+            name: value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo is not None else value
+            for name, value in row.items()
+        }
+        for row in frame.toArrow().to_pylist()
+    ]
 
 
 def count_in(value: Value | None) -> int:
     """A count, which some databases return as a decimal, and as null if there was nothing to count."""
     return int(value or 0)  # type: ignore[arg-type]  # a number
-
-
-def _in_utc(value: Value | None) -> Value | None:
-    return value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo is not None else value

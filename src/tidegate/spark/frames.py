@@ -34,7 +34,7 @@ from tidegate.sources.jdbc import is_of_database
 from tidegate.spark.filters import exact_column
 from tidegate.spark.readers.jdbc import AdbcRows, database_refusal
 from tidegate.spark.s3a import check_writing, reach
-from tidegate.spark.session import COLUMNAR_INPUT, VARIABLE, own_session, put, quote, replaced_name
+from tidegate.spark.session import COLUMNAR_INPUT, VARIABLE, derive_session, find_replaced_name, put, quote
 from tidegate.spark.tasks import machine_problem, run_tasks, slot_frame, slot_numbers, task_failure, telling_line
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import ParquetCodec, TransformSpec
@@ -79,7 +79,7 @@ def _collect_results(frame: DataFrame, task: RowTask, work: Callable[..., Iterat
 def _write_shares(
     batches: Iterator[pa.RecordBatch], task: RowTask, shares: Sequence[AdbcShare]
 ) -> Iterator[RowsWritten | TidegateError]:
-    """The task of a share."""
+    """Run in a task: write the rows of its shares."""
     for number in slot_numbers(batches):
         try:
             yield write_batches(task, share_rows(shares[number]))
@@ -88,7 +88,7 @@ def _write_shares(
 
 
 def _write_partition(batches: Iterator[pa.RecordBatch], task: RowTask) -> Iterator[RowsWritten | TidegateError]:
-    """The task of a partition. Columns are named by numbers: Spark splits a name with a dot in two."""
+    """Run in a task: write its partition. Columns are named by numbers: Spark splits a name with a dot in two."""
     try:
         yield write_batches(task, (batch.rename_columns(task.names) for batch in batches))
     except TidegateError as error:
@@ -113,13 +113,14 @@ class SparkFrame:
         self._partitioned_by = rows.partitioned_by
         self._mask = Mask.around(rows.pipeline)
         self._work = rows
-        own = _own_session(session)
+        _check_session(session)
+        own = derive_session(session)
         check_writing(own, rows.pipeline.sink.table)
         self._table = reach(own, rows.pipeline.sink.table)
         read = read_rows(own, rows)
         transform = rows.pipeline.transform
         self._frame = read if transform is None else apply_transform(read, transform, rows.pipeline.name, self._mask)
-        self._columns = rows.columns if transform is None else self._computed_columns()
+        self._columns = rows.columns if transform is None else self._check_computed_columns()
 
     def columns(self, table: pa.Schema | None) -> pa.Schema:
         """The columns to write; what ``table`` requires counts as present, since Delta checks."""
@@ -163,13 +164,13 @@ class SparkFrame:
             (found,) = self._frame.select(*lengths).collect()
         except Exception:
             return f"a value of a partition column is too long: {', '.join(self._partitioned_by)}"
-        told = (
+        lengths_found = (
             f"{name!r} has values of up to {length} bytes"
             for name, length in zip(self._partitioned_by, found, strict=True)
         )
-        return f"a value of a partition column is too long for a folder: {', '.join(told)}"
+        return f"a value of a partition column is too long for a folder: {', '.join(lengths_found)}"
 
-    def _computed_columns(self) -> pa.Schema:
+    def _check_computed_columns(self) -> pa.Schema:
         """The columns of the transform's result, which must include the partition columns."""
         columns = columns_of(self._frame, f"{self._pipeline.name}: {self._pipeline.transform}")
         self._partitioned_by = tuple(spell(name, columns.names) for name in self._partitioned_by)
@@ -185,10 +186,10 @@ class SparkFrame:
     def _failure(self, error: Exception) -> TidegateError:
         transform = self._pipeline.transform
         through = "" if transform is None else f" ({transform})"
-        told = telling_line(error, self._mask)
-        problem = f"{self._pipeline.name}: Spark did not write table {self._table}{through}: {told}"
+        line = telling_line(error, self._mask)
+        problem = f"{self._pipeline.name}: Spark did not write table {self._table}{through}: {line}"
         if is_contested(error):
-            return TableError(problem, "try again")
+            return TableError(problem, "run again")
         if self._partitioned_by and _TOO_LONG.search(str(error)):
             return RowsRefused(
                 f"{problem}; {self._longest_values()}",
@@ -218,7 +219,7 @@ def columns_of(frame: DataFrame, made_by: str) -> pa.Schema:
             raise SchemaMismatch(
                 f"{made_by} gives {field.name!r}, a variant, which Tidegate cannot write", "cast it, or keep the text"
             )
-    unread = replaced_name(frame.schema)
+    unread = find_replaced_name(frame.schema)
     if unread is not None:
         raise SchemaMismatch(
             f"{made_by} gives a column {unread!r}, and where Hadoop looks for columns in a file it replaces "
@@ -268,8 +269,8 @@ def apply_transform(read: DataFrame, transform: TransformSpec, pipeline: str, ma
     return result
 
 
-def _own_session(session: SparkSession) -> SparkSession:
-    """A session that shares everything but views and settings."""
+def _check_session(session: SparkSession) -> None:
+    """Raise :class:`EnvironmentProblem` unless it is a classic session with Delta."""
     if not hasattr(session, "newSession"):
         raise EnvironmentProblem(
             "transforms, and tables with features that only Spark honours, need a classic Spark session; spark.remote "
@@ -282,7 +283,6 @@ def _own_session(session: SparkSession) -> SparkSession:
             "start again; in a session of your own, set spark.sql.extensions, spark.sql.catalog.spark_catalog and "
             "spark.jars as the documentation of delta-spark says",
         )
-    return own_session(session)
 
 
 def read_rows(session: SparkSession, rows: WorkRows) -> DataFrame:
@@ -306,19 +306,19 @@ def check_there(rows: WorkRows) -> None:
     """``RowsRefused`` if a file of the work area is not as written: its rows would not be read."""
     store = open_store(rows.work)
 
-    def found(path: str) -> int | None:
+    def size_of(path: str) -> int | None:
         try:
             return store.head(path).size
         except ObjectMissing:
             return None
 
     with ThreadPoolExecutor(_HEADS, "head") as pool:
-        sizes = list(pool.map(found, rows.files[: len(rows.sizes)]))
+        sizes = list(pool.map(size_of, rows.files[: len(rows.sizes)]))
     for path, wanted, size in zip(rows.files, rows.sizes, sizes, strict=False):
         if size != wanted:
-            told = "is gone" if size is None else f"has {size} bytes and was written with {wanted}"
+            problem = "is missing" if size is None else f"has {size} bytes and was written with {wanted}"
             raise RowsRefused(
-                f"{rows.pipeline.name}: work file {rows.work.uri}/{path} {told}",
+                f"{rows.pipeline.name}: work file {rows.work.uri}/{path} {problem}",
                 "nothing was committed, and the next run reads its rows again; find out who changes files below "
                 "_tidegate",
             )
@@ -345,5 +345,5 @@ def codec_of(codec: ParquetCodec) -> str:
 
 
 def is_contested(error: Exception) -> bool:
-    """Whether Delta reports that somebody else wrote the table meanwhile, so that another try may succeed."""
+    """Whether Delta reports that somebody else wrote the table meanwhile, so that a retry may succeed."""
     return _CONTESTED.search(str(error)) is not None

@@ -503,7 +503,7 @@ _SETTINGS = {
 """A missing or damaged file is an error, never no rows: what was not read would count as committed."""
 
 
-def own_session(session: SparkSession, more: Mapping[str, str] | None = None) -> SparkSession:
+def derive_session(session: SparkSession, more: Mapping[str, str] | None = None) -> SparkSession:
     """A session that shares everything but views and settings; for a Spark Connect server, the session itself."""
     own = session.newSession() if hasattr(session, "newSession") else session
     put(own, {**_SETTINGS, **(more or {})})
@@ -531,7 +531,7 @@ def check_text(session: SparkSession, text: str) -> str:
     return text
 
 
-def replaced_name(kind: DataType) -> str | None:
+def find_replaced_name(kind: DataType) -> str | None:
     """A name in columns of this type in which Hadoop would replace a variable, so that no file seems to have it."""
     return next((name for name in _names(kind) if VARIABLE in name), None)
 

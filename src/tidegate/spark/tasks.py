@@ -280,7 +280,7 @@ class Parts:
         self.take(number, results)
         self._pool.wait_for_leave()
 
-    def left(self) -> list[int]:
+    def list_unread(self) -> list[int]:
         """The numbers of groups without results."""
         return [number for number in range(len(self.parts)) if number not in self._taken]
 
@@ -349,7 +349,7 @@ class TaskPool:
             except Empty:
                 if found or (until is not None and time.monotonic() >= until):
                     break
-                self._heed_stop()
+                self._obey_stop()
                 continue
             if isinstance(done, FinishedGroup):
                 self._count -= 1
@@ -447,7 +447,7 @@ class TaskPool:
                 parts.append(heappop(self._waiting)[2])
             return parts
 
-    def _heed_stop(self) -> None:
+    def _obey_stop(self) -> None:
         """If the run was told to stop, begin nothing, and cancel what is under way when grace is over."""
         if not self._stop.is_set():
             return
@@ -484,12 +484,12 @@ class JobTag:
         with suppress(Exception):  # a signal to the whole group has ended the JVM before us: jobs will report it
             mark = inheritable_thread_target(self._session)(mark)
 
-        def marked() -> None:
+        def run_marked() -> None:
             with suppress(Exception):
                 mark()
             work()
 
-        return marked
+        return run_marked
 
     def cancel(self) -> None:
         """Cancel the jobs that are under way."""

@@ -1,7 +1,7 @@
 """Work units on Spark: read by Spark itself, or fetched and written by Python tasks.
 
-One job writes the rows of several work units, each with its own tasks and files. If that job fails, they are tried one
-by one, so that only the bad one fails. Only what the driver received counts.
+One job writes the rows of several work units, each with its own tasks and files. If that job fails, they are retried
+one by one, so that only the bad one fails. Only what the driver received counts.
 
 Python tasks have many requests under way at once. If the columns are declared, one job fetches and writes. Otherwise
 the driver learns them between two jobs, and no record passes through it. A retried attempt leaves files that nobody
@@ -86,7 +86,6 @@ class JdbcUnits:
         return [FrameSegment(low, self._rows(work, low, high)) for low, high in work.segments]
 
     def problem(self, error: Exception) -> TidegateError:
-        """The database's error."""
         return self._connection.problem(error)
 
     def _rows(self, work: UnitWork, low: int, high: int) -> DataFrame:
@@ -139,7 +138,6 @@ class FunctionUnits:
         return found
 
     def problem(self, error: Exception) -> TidegateError:
-        """What went wrong while the rows were computed."""
         return unreadable(self._said, error, FUNCTION_REMEDY, self._mask)
 
     def _call(self, work: UnitWork, low: int, high: int) -> DataFrame:
@@ -244,24 +242,20 @@ class _FrameJob:
                 return self._write(task.rows, ready)
             except TidegateError:
                 raise
-            # Which work unit was at fault is unknown; tried one by one, only that one fails.
+            # Which work unit was at fault is unknown; retried one by one, only that one fails.
             except Exception as error:
-                self._raise_if_stopped(error)
-        return {number: self._write_alone(task.rows, number, each) for number, each in ready.items()}
-
-    def _write_alone(self, task: RowTask, number: int, unit: _UnitFrames) -> UnitWritten | UnitFailure:
-        try:
-            return self._write(task, {number: unit})[number]
-        except Exception as error:
-            return self._failure(error)
+                _raise_if_stopped(self.stopped, error)
+        outcomes: dict[int, UnitWritten | UnitFailure] = {}
+        for number, each in ready.items():
+            try:
+                outcomes |= self._write(task.rows, {number: each})
+            except Exception as error:
+                outcomes[number] = self._failure(error)
+        return outcomes
 
     def _failure(self, error: Exception) -> UnitFailure:
-        self._raise_if_stopped(error)
+        _raise_if_stopped(self.stopped, error)
         return failure_of(self.frames.problem(error))
-
-    def _raise_if_stopped(self, error: Exception) -> None:
-        if self.stopped():
-            raise RunStopped("stopped while rows were read; they are read again next time") from error
 
     def _write(self, task: RowTask, ready: Mapping[int, _UnitFrames]) -> dict[int, UnitWritten | UnitFailure]:
         """One job for these work units; evaluated once."""
@@ -343,7 +337,7 @@ def _outcome(task: RowTask, parts: Sequence[_UnitPart]) -> UnitWritten | UnitFai
 
 
 def _write_units(batches: Iterator[pa.RecordBatch], task: RowTask) -> Iterator[_UnitPart]:
-    """The task: rows in, one result per work unit out."""
+    """Run in a task: rows in, one result per work unit out."""
     for number, group in groupby(_by_unit(batches), key=lambda each: each[0]):
         yield _write_part(task, number, (batch for _, batch in group))
 
@@ -363,7 +357,7 @@ def _by_unit(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.Record
 def _write_part(task: RowTask, number: int, batches: Iterator[pa.RecordBatch]) -> _UnitPart:
     left_out = 0
 
-    def wanted() -> Iterator[pa.RecordBatch]:
+    def keep_wanted() -> Iterator[pa.RecordBatch]:
         nonlocal left_out
         for batch in batches:
             inside = batch.filter(batch.column(1))
@@ -371,7 +365,7 @@ def _write_part(task: RowTask, number: int, batches: Iterator[pa.RecordBatch]) -
             yield inside.select(range(2, inside.num_columns)).rename_columns(task.names)
 
     try:
-        return _UnitPart(number, write_batches(task, wanted()), left_out)
+        return _UnitPart(number, write_batches(task, keep_wanted()), left_out)
     except TidegateError as error:
         return _UnitPart(number, error)
 
@@ -396,13 +390,13 @@ def carry_out_tasks(session: SparkSession, wave: UnitWave, stopped: Callable[[],
     fetching, works = fetch_task(wave, slots, most), list(enumerate(wave.works))
     # Declared columns need no look at the records first, so one job fetches and writes (decision 0027).
     if wave.pipeline.schema.fields:
-        return write_declared_wave(wave, lambda task: jobs.done(fetch_and_write, (fetching, task), works, slots))
-    fetched = jobs.done(pack_share, fetching, works, slots)
+        return write_declared_wave(wave, lambda task: jobs.run(fetch_and_write, (fetching, task), works, slots))
+    fetched = jobs.run(pack_share, fetching, works, slots)
 
     def write_all(task: WriteTask, left: Mapping[int, Fetched]) -> dict[int, UnitWritten | UnitFailure]:
         size = sum(file.slice.size for each in left.values() for file in each.files)
         shares = min(cores * _TASKS_PER_CORE, 1 + len(left) // _UNITS_PER_TASK + size // _BYTES_PER_TASK)
-        return jobs.done(write_packed, task, list(left.items()), shares) if left else {}
+        return jobs.run(write_packed, task, list(left.items()), shares) if left else {}
 
     return write_fetched(wave, fetched, write_all)
 
@@ -420,12 +414,12 @@ class Jobs:
     session: SparkSession
     stopped: Callable[[], bool]
 
-    def done(self, work: Work, needs: object, items: Sequence[Item], shares: int) -> dict[int, Any]:
+    def run(self, work: Work, needs: object, items: Sequence[Item], shares: int) -> dict[int, Any]:
         """An outcome for each item; raises if none of them could be tried, or no worker lives at all."""
         try:
             return self._job(work, needs, _in_rows(items, shares))
         except Exception as error:
-            self._raise_if_stopped(error)
+            _raise_if_stopped(self.stopped, error)
             problem, ended = _why_given_up(error)
         if ended:
             self._check_workers(work, needs)
@@ -437,7 +431,7 @@ class Jobs:
             try:
                 found |= self._job(work, needs, [[item]])
             except Exception as error:
-                self._raise_if_stopped(error)
+                _raise_if_stopped(self.stopped, error)
                 problem, ended = _why_given_up(error)
                 found[item[0]] = failure_of(problem)
                 lost += not ended
@@ -451,7 +445,7 @@ class Jobs:
         try:
             self._job(work, needs, [[]])
         except Exception as error:
-            self._raise_if_stopped(error)
+            _raise_if_stopped(self.stopped, error)
             problem, _ = _why_given_up(error)
             raise problem from error
 
@@ -459,9 +453,11 @@ class Jobs:
         done = run_tasks(slot_frame(self.session, len(shares)), _run_shares, work, needs, shares)
         return {number: outcome for share in done for number, outcome in share}
 
-    def _raise_if_stopped(self, error: Exception) -> None:
-        if self.stopped():
-            raise RunStopped("stopped while tasks were reading; their work units are read again next time") from error
+
+def _raise_if_stopped(stopped: Callable[[], bool], error: Exception) -> None:
+    # A cancelled job fails in many ways; why it failed matters only if nobody asked for it.
+    if stopped():
+        raise RunStopped("stopped while work units were read; they are read again next time") from error
 
 
 def _run_shares(

@@ -69,13 +69,13 @@ def test_items_are_dealt_in_turn() -> None:
     assert deal([(number, "") for number in range(5)], 2) == [[(0, ""), (2, ""), (4, "")], [(1, ""), (3, "")]]
     assert deal([(0, "")], 6) == [[(0, "")]]
     session = Session()
-    done = jobs(session).done(act, "read", list(enumerate("abcde")), 2)
+    done = jobs(session).run(act, "read", list(enumerate("abcde")), 2)
     assert (done[1], sorted(done), session.jobs) == ("read b", [0, 1, 2, 3, 4], [2])
 
 
 def test_a_unit_that_ends_its_worker_fails_alone() -> None:
     session = Session()
-    done = jobs(session).done(act, "read", [(0, "a"), (1, DEAD), (2, "c")], 2)
+    done = jobs(session).run(act, "read", [(0, "a"), (1, DEAD), (2, "c")], 2)
     assert (done[0], done[2]) == ("read a", "read c")
     assert done[1] == UnitFailure(ENDED, "this work unit was discarded; it runs again next time")
     assert session.jobs == [2, 1, 1, 1, 1], "one job tells whether workers live at all"
@@ -83,25 +83,25 @@ def test_a_unit_that_ends_its_worker_fails_alone() -> None:
 
 @pytest.mark.parametrize("items", [[(0, DEAD)], [(0, DEAD), (1, DEAD)]])
 def test_so_does_the_only_one_and_so_do_all(items: list[Item]) -> None:
-    done = jobs(Session()).done(act, "read", items, 2)
+    done = jobs(Session()).run(act, "read", items, 2)
     assert {each.problem for each in done.values()} == {ENDED}
 
 
 def test_where_workers_end_without_anything_to_do_the_wave_fails() -> None:
     with raises(TidegateError, "Spark", "worker", "SIGABRT"):
-        jobs(Session()).done(ends, "read", [(0, "a"), (1, "b")], 2)
+        jobs(Session()).run(ends, "read", [(0, "a"), (1, "b")], 2)
 
 
 @pytest.mark.parametrize("items", [[(0, "a")], [(0, "a"), (1, "b")]])
 def test_where_none_could_be_tried_the_wave_fails(items: list[Item]) -> None:
     with raises(TidegateError, "Spark", "ModuleNotFoundError"):
-        jobs(Session()).done(fails, "read", items, 2)
+        jobs(Session()).run(fails, "read", items, 2)
 
 
 def test_a_stopped_run_tries_nothing_again() -> None:
     session = Session()
     with pytest.raises(RunStopped):
-        jobs(session, stopped=True).done(act, "read", [(0, "a"), (1, DEAD)], 2)
+        jobs(session, stopped=True).run(act, "read", [(0, "a"), (1, DEAD)], 2)
     assert session.jobs == [2]
 
 

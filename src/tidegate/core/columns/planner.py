@@ -192,7 +192,7 @@ def plan_columns(
         position,
         now,
         stored=planning.stored,
-        reads=planning.unbounded(),
+        reads=planning.select_all(),
         source_timezone=source.source_timezone,
     )
     if chunk is not None:
@@ -235,7 +235,7 @@ def fix_bounds(plan: ColumnPlan, state: ColumnState | None, seen: Watermark) -> 
         return ReadBounds(plan.reads, before, replace(plan.reads, extra=None))
     columns = plan.reads.columns
     # Values of columns that are no longer followed would come back to life if somebody listed them again.
-    before = before.spelled(columns).only(columns)
+    before = before.respell(columns).only(columns)
     is_cursor = plan.reads.mode is WatermarkMode.TUPLE and bool(columns)
     reached = {column: _check_seen(plan, column, seen.get(column)) for column in columns}
     if plan.lag_until is not None:
@@ -244,7 +244,7 @@ def fix_bounds(plan: ColumnPlan, state: ColumnState | None, seen: Watermark) -> 
         cap = _cap(reached[column], plan.lag_until, plan.source_timezone)
         reached[column] = reached[column] if cap is None else cap
     with errors_of(f"{plan.pipeline}/{plan.source}, "):
-        after = before.advanced_cursor(columns, reached, plan.now) if is_cursor else before.advanced(reached, plan.now)
+        after = before.advance_cursor(columns, reached, plan.now) if is_cursor else before.advance(reached, plan.now)
     rows = _cap_rows(plan.reads, after)
     is_empty = bool(columns) and all(value is None for value in reached.values())
     return ReadBounds(
@@ -273,7 +273,7 @@ class _Planning:
     def __init__(self, pipeline: str, source: ColumnSource, load: Load, state: ColumnState, now: datetime) -> None:
         self._name = f"{pipeline}/{source.name}"
         self._source, self._load, self._now = source, load, now
-        self._state = state = state.spelled(source.watermark_columns)
+        self._state = state = state.respell(source.watermark_columns)
         self._columns = source.watermark_columns
         self._is_cursor = source.mode is WatermarkMode.TUPLE
         self._leading = chunk_columns(source, None)
@@ -295,21 +295,13 @@ class _Planning:
         """Whether every read includes rows at the watermark itself."""
         return operator_of(self._source) == INCLUSIVE
 
-    def _check_operator(self) -> None:
-        if self._is_inclusive and self._is_plain_append:
-            raise WatermarkError(
-                f"{self._name}: watermark_operator is '>=', which reads rows at the watermark again, and append would"
-                " write them twice",
-                "use a load_type that merges, or give deduplicate: [keys]",
-            )
-
     @property
     def is_window(self) -> bool:
         """Whether both ends of the range are known, so that its rows can be replaced."""
         bounded = not self._is_first and all(column in self.stored for column in self._columns)
         return self._load.replace_by_watermark and bounded and not self._is_cursor
 
-    def unbounded(self) -> RowFilter:
+    def select_all(self) -> RowFilter:
         """Every row, as in the first read."""
         source = self._source
         nulls = source.null_watermark
@@ -332,7 +324,13 @@ class _Planning:
                 f"{self._name}: a replay needs a column that its bounds belong to", "name chunk_column"
             )
         for each in columns:
-            self._check_chunk(each, chunk)
+            value = self._state.values.get(each)
+            if value is not None and not are_comparable(value, chunk.low):
+                raise WatermarkError(
+                    f"{self._name}: the replay's bounds {describe(chunk.low)} do not fit column {each!r}, whose"
+                    f" watermark is {describe(value)}",
+                    "give bounds of that kind, or name the column they belong to with chunk_column",
+                )
         is_inclusive = operator_of(self._source, replay=True) == INCLUSIVE
         low, high = Bound(chunk.low, inclusive=is_inclusive), Bound(chunk.high)
         ranges = tuple(ColumnRange(each, low, high) for each in columns)
@@ -340,11 +338,16 @@ class _Planning:
 
     def reads(self) -> RowFilter:
         """The rows that are new to the state."""
-        rows = self.unbounded()
+        rows = self.select_all()
         if self._is_first:
             return rows
         self._check_later_columns()
-        self._check_operator()
+        if self._is_inclusive and self._is_plain_append:
+            raise WatermarkError(
+                f"{self._name}: watermark_operator is '>=', which reads rows at the watermark again, and append would"
+                " write them twice",
+                "use a load_type that merges, or set deduplicate: [keys]",
+            )
         ranges = self._cursor_ranges() if self._is_cursor else tuple(map(self._range, self._columns))
         return replace(rows, ranges=ranges)
 
@@ -441,7 +444,11 @@ class _Planning:
         zone = self._source.source_timezone
         with errors_of(f"{self._name}, watermark column {column!r}: "):
             low = lower(value, self._source.look_back, self._now, zone)
-        return low if self._source.look_back.is_off else _before_jump(low, zone)
+        if self._source.look_back.is_off:
+            return low
+        # A computed bound must not lie inside a clock jump, where local times and moments differ in order.
+        jump = jump_around(low, zone)
+        return low if jump is None else jump.low
 
     def _later_columns(self) -> list[str]:
         return [column for column in self._columns if column not in self.stored]
@@ -455,21 +462,6 @@ class _Planning:
                 f" {', '.join(self.stored)}; whatever has a value in it would be appended again",
                 f"say from which value on rows are new: `tidegate watermark set` with a value for {', '.join(later)}",
             )
-
-    def _check_chunk(self, column: str, chunk: Chunk) -> None:
-        value = self._state.values.get(column)
-        if value is not None and not are_comparable(value, chunk.low):
-            raise WatermarkError(
-                f"{self._name}: the replay's bounds {describe(chunk.low)} do not fit column {column!r}, whose"
-                f" watermark is {describe(value)}",
-                "give bounds of that kind, or name the column they belong to with chunk_column",
-            )
-
-
-def _before_jump(low: Value, zone: str) -> Value:
-    """Where a window begins: never inside a clock jump, where local time and moment differ."""
-    jump = jump_around(low, zone) if isinstance(low, datetime) and low.tzinfo is None else None
-    return low if jump is None else jump.low
 
 
 def _cap_rows(rows: RowFilter, after: ColumnState) -> RowFilter:
@@ -491,7 +483,7 @@ def _cap_rows(rows: RowFilter, after: ColumnState) -> RowFilter:
 
 
 def _check_seen(plan: ColumnPlan, column: str, value: Value | None) -> Value | None:
-    """Return the seen value; an error if its order is unreliable: as text, 9 lies above 10."""
+    """Return the seen value; ``WatermarkError`` if its order is unreliable."""
     if value is not None and not is_finite(value):
         raise WatermarkError(
             f"{plan.pipeline}/{plan.source}: the greatest value of watermark column {column!r} is {value}",

@@ -24,7 +24,7 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from itertools import count, groupby
 
-from tidegate.core.calendar import Jump, check_zone, jump_around
+from tidegate.core.calendar import check_zone, jump_around
 from tidegate.core.columns.look_back import EXACT, moment_like
 from tidegate.core.columns.state import (
     NUMBERS,
@@ -111,7 +111,7 @@ def chunks(start: Value, end: Value, interval: ChunkInterval | None, timezone: s
     ``timezone`` is that of times without a zone; None if it does not matter.
     """
     start, end = _reduce_to_offset(start), _reduce_to_offset(end)
-    for bound in (start, end) if timezone is not None else ():
+    for bound in (start, end):
         _check_bound(bound, timezone)
     if not are_comparable(start, end):
         raise _refusal(f"start {describe(start)} and end {describe(end)} are of different kinds")
@@ -121,7 +121,8 @@ def chunks(start: Value, end: Value, interval: ChunkInterval | None, timezone: s
         return (Chunk(start, end),)
     edges = [start]
     for planned in _edges(start, interval):
-        edge = _move_behind_jump(planned, timezone)
+        jump = jump_around(planned, timezone)
+        edge = planned if jump is None else jump.until
         if not is_above(end, edge):
             break
         # Edges inside a clock jump all move to its end and would make empty chunks.
@@ -142,22 +143,12 @@ def _reduce_to_offset(value: Value) -> Value:
 
 def _check_bound(value: Value, timezone: str | None) -> None:
     """Refuse a bound without a zone inside a clock jump: as a moment it would cut off rows that belong to it."""
-    jump = _jump(value, timezone)
+    jump = jump_around(value, timezone)
     if jump is not None:
         raise _refusal(
-            f"clocks in {timezone} jump from {jump.low} to {jump.high}, so that {value} is no boundary: rows in the"
-            f" jump are taken as later ones; use {jump.low} or {jump.until}"
+            f"clocks in {timezone} jump from {jump.low} to {jump.high}, so {value} cannot be a boundary: rows in the"
+            f" jump count as later ones; use {jump.low} or {jump.until}"
         )
-
-
-def _move_behind_jump(edge: Value, timezone: str | None) -> Value:
-    jump = _jump(edge, timezone)
-    return edge if jump is None else jump.until
-
-
-def _jump(value: Value, timezone: str | None) -> Jump | None:
-    is_local = timezone is not None and isinstance(value, datetime) and value.tzinfo is None
-    return jump_around(value, timezone) if is_local else None  # type: ignore[arg-type]  # a time and its zone
 
 
 def _edges(start: Value, interval: ChunkInterval) -> Iterator[Value]:
@@ -237,12 +228,10 @@ class ReplayState:
 
     @property
     def chunks(self) -> tuple[Chunk, ...]:
-        """All chunks, in order."""
         return chunks(self.start, self.end, self.interval, self.timezone)
 
     @property
     def is_finished(self) -> bool:
-        """Whether all chunks are finished."""
         return len(self.finished) == len(self.chunks)
 
     @property
@@ -265,7 +254,6 @@ class ReplayState:
 
 
 def encode(state: ReplayState) -> dict[str, object]:
-    """The state as a document."""
     bounds, column, interval, timezone = _identity(state)
     return {
         **({} if timezone is None else {"timezone": timezone}),
@@ -303,7 +291,11 @@ def _decode_root(root: Node) -> ReplayState:
         bounds["start"],
         bounds["end"],
         _decode_interval(root.get("interval")),
-        frozenset(_decode_numbers(root.get("finished"))),
+        frozenset(
+            number
+            for first, last in (item.items() for item in root.get("finished").items())
+            for number in range(first.integer(), last.integer() + 1)
+        ),
         root.get("begun").integer(),
         root.get("update_ts").seconds(),
         root.get("timezone").optional_text(),
@@ -326,12 +318,6 @@ def _decode_interval(node: Node) -> ChunkInterval | None:
     ((unit, size),) = node.entries()
     text = size.text()
     return ChunkInterval(unit, int(text) if text.isdigit() else Decimal(text))
-
-
-def _decode_numbers(node: Node) -> Iterator[int]:
-    for item in node.items():
-        first, last = item.items()
-        yield from range(first.integer(), last.integer() + 1)
 
 
 def _group_consecutive(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
@@ -433,10 +419,8 @@ def check_reached(name: str, replay: ReplayConfig, seen: Watermark) -> None:
     """Refuse to save a number that the source has not reached: later rows below it would never be read."""
     end = replay.end
     for column, value in seen.items():
-        # "Up to and including the greatest" in whole numbers: nothing can come between the two.
-        if isinstance(end, int) and isinstance(value, int) and end == value + 1:
-            continue
-        if value is None or is_above(end, value):
+        # The number after the greatest means "up to and including the greatest".
+        if not _is_next(end, value) and (value is None or is_above(end, value)):
             raise WatermarkError(
                 f"{name}: the replay ends at {end}, above the greatest value of {column} ({value}), and saves that as"
                 " the watermark: rows that come below it would never be read",
@@ -446,7 +430,7 @@ def check_reached(name: str, replay: ReplayConfig, seen: Watermark) -> None:
 
 def is_number(value: Value) -> bool:
     """Whether a value is a number: then only the source knows how far it has come."""
-    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+    return kind_of(value) in NUMBERS
 
 
 def columns_read_twice(
@@ -461,13 +445,16 @@ def columns_read_twice(
     if state is None:
         return source.watermark_columns
     used = [column for column in source.watermark_columns if column in chunk_columns(source, replay.chunk_column)]
-    return tuple(column for column in used if _is_above_next(replay.end, state.values.get(column)))
+    return tuple(
+        column
+        for column in used
+        if not _is_next(replay.end, state.values.get(column)) and _is_passed(state.values.get(column), replay.end)
+    )
 
 
-def _is_above_next(end: Value, stored: Value | None) -> bool:
-    """Whether a value can lie above ``stored`` and below ``end``; none can between neighbouring whole numbers."""
-    is_next = isinstance(end, int) and isinstance(stored, int) and end == stored + 1
-    return not is_next and _is_passed(stored, end)
+def _is_next(end: Value, value: Value | None) -> bool:
+    """Whether ``end`` is the whole number after ``value``: nothing can come between the two."""
+    return isinstance(end, int) and isinstance(value, int) and end == value + 1
 
 
 def is_covered(chunk: Chunk, stored: Sequence[Value | None]) -> bool:

@@ -81,7 +81,6 @@ def errors_of(prefix: str) -> Iterator[None]:
 
 
 def are_comparable(one: Value, other: Value) -> bool:
-    """Whether the two have an order."""
     kinds = {kind_of(one), kind_of(other)}
     return len(kinds) == 1 or kinds <= NUMBERS
 
@@ -122,10 +121,6 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}.*")
 
 
-def _parse_boolean(text: str) -> bool:
-    return {"true": True, "false": False}[text.lower()]
-
-
 _READERS: dict[str, Callable[[str], Value]] = {
     "int": int,
     "float": float,
@@ -135,7 +130,7 @@ _READERS: dict[str, Callable[[str], Value]] = {
     "datetime_naive": datetime.fromisoformat,
     "date": date.fromisoformat,
     "time": time.fromisoformat,
-    "bool": _parse_boolean,
+    "bool": lambda text: {"true": True, "false": False}[text.lower()],
 }
 
 
@@ -185,7 +180,7 @@ class ColumnState:
         reserved = {INCLUSIVE: sorted(self.inclusive)} if self.inclusive else {}
         return {**self.values, **reserved}
 
-    def text(self) -> str:
+    def serialize(self) -> str:
         """The text that providers keep; equal states give equal text."""
         return WatermarkSerializer.serialize(self.complete())
 
@@ -201,7 +196,7 @@ class ColumnState:
                 )
         return cls(values, inclusive & values.keys(), updated)
 
-    def spelled(self, columns: Sequence[str]) -> ColumnState:
+    def respell(self, columns: Sequence[str]) -> ColumnState:
         """The same state with columns spelled as in ``columns``: a configuration may change upper and lower case."""
         ours = {column.lower(): column for column in columns if column not in self.values}
         names = {name: ours[name.lower()] for name in self.values if name not in columns and name.lower() in ours}
@@ -215,7 +210,7 @@ class ColumnState:
         values = {column: value for column, value in self.values.items() if column in columns}
         return replace(self, values=values, inclusive=self.inclusive & values.keys())
 
-    def advanced(self, seen: Watermark, now: datetime) -> ColumnState:
+    def advance(self, seen: Watermark, now: datetime) -> ColumnState:
         """The state after a read with ``seen`` as the greatest values: never backwards, null replaces nothing.
 
         A column stays inclusive until a row at its value or above was read.
@@ -224,7 +219,7 @@ class ColumnState:
         reached = {column for column in self.inclusive if self._is_reached(column, seen.get(column))}
         return replace(self, values=values, inclusive=self.inclusive - reached, updated=now)
 
-    def advanced_cursor(self, columns: Sequence[str], seen: Watermark, now: datetime) -> ColumnState:
+    def advance_cursor(self, columns: Sequence[str], seen: Watermark, now: datetime) -> ColumnState:
         """The same if all ``columns`` form one cursor, and ``seen`` is the greatest one."""
         if seen.get(columns[0]) is None or not self._is_cursor_reached(columns, seen):
             return replace(self, values={**dict.fromkeys(columns), **self.values}, updated=now)
@@ -263,14 +258,14 @@ class ColumnState:
         return True
 
 
-def text_of(value: Value) -> str:
+def format_value(value: Value) -> str:
     """One value as text: times in ISO 8601."""
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
 def value_texts(values: Watermark) -> dict[str, str | None]:
     """Format values for people."""
-    return {column: None if value is None else text_of(value) for column, value in values.items()}
+    return {column: None if value is None else format_value(value) for column, value in values.items()}
 
 
 def column_watermark_text(state: ColumnState | None) -> str | None:
@@ -281,7 +276,9 @@ def column_watermark_text(state: ColumnState | None) -> str | None:
     """
     if state is None or not state.values:
         return None
-    parts = (f"{name}={'null' if value is None else text_of(value)}" for name, value in sorted(state.values.items()))
+    parts = (
+        f"{name}={'null' if value is None else format_value(value)}" for name, value in sorted(state.values.items())
+    )
     return ", ".join(parts)
 
 
@@ -294,7 +291,7 @@ def encode_columns(state: ColumnState) -> dict[str, object]:
     return {
         "schema_version": SCHEMA_VERSION,
         "kind": KIND,
-        "watermark": state.text(),
+        "watermark": state.serialize(),
         "update_ts": seconds_of(state.updated),
     }
 

@@ -40,7 +40,6 @@ from tidegate.core.files.state import (
     Segment,
     SetState,
     Unfinished,
-    WatermarkState,
     file_statuses,
     greater,
     greatest_path,
@@ -214,16 +213,13 @@ class StepBuilder:
                 self.watermarks[partition] = after
                 moved.append((partition, before, after))
             done = [name for name, file in progress.items() if isinstance(file, Finished) and name <= after]
-            self._remember(partition, before, done)
+            for name in done:
+                del self.files[join(partition, name)]
+            if done and self.looks_back:
+                # A window begins where the watermark stood: what finished before it is unknown by name.
+                window = self.windows.get(partition, LateWindow((), before))
+                self.windows[partition] = window.with_names(done)
         self.advanced = tuple(moved)
-
-    def _remember(self, partition: str, before: str | None, done: list[str]) -> None:
-        for name in done:
-            del self.files[join(partition, name)]
-        if done and self.looks_back:
-            # A window begins where the watermark stood: what finished before it is unknown by name.
-            window = self.windows.get(partition, LateWindow((), before))
-            self.windows[partition] = window.including(done)
 
     def fit_windows(self) -> None:
         """Cut the windows to their size; a late unread file that falls out is kept by name."""
@@ -347,7 +343,16 @@ class PathSteps:
         if start is state and not step.changed:
             return Advance(state, full=_is_full(source, state))
         step.fit_windows()
-        after = self._state_after(start, step)
+        value = greater(start.value, greatest_path(step.watermarks))
+        after = replace(
+            start,
+            watermark=Active(value) if step.advanced and value is not None else start.watermark,
+            partition_watermarks=step.watermarks,
+            files=step.files,
+            late_window=step.windows,
+            window_lost=False,
+            last_update_ts=int(self._now.timestamp()),
+        )
         unread = self._first_unread(state, after, outcomes)
         after = replace(after, last_committed_file=_last_committed(after, unread))
         sealed: tuple[str, ...] = ()
@@ -355,18 +360,6 @@ class PathSteps:
             after, sealed = self._seal_old(after, unread)
         self._reached = after
         return Advance(after, step.advanced, sealed, changed=True, full=_is_full(source, after))
-
-    def _state_after(self, start: PathState, step: StepBuilder) -> PathState:
-        """Return the state after the step, with its greatest paths and its time."""
-        return replace(
-            start,
-            watermark=_watermark_after(start, step),
-            partition_watermarks=step.watermarks,
-            files=step.files,
-            late_window=step.windows,
-            window_lost=False,
-            last_update_ts=int(self._now.timestamp()),
-        )
 
     def _first_unread(self, before: PathState, after: PathState, outcomes: Sequence[FileOutcome]) -> FirstUnread:
         status_of = file_statuses(self._source, after)
@@ -407,18 +400,13 @@ def mark_idle(state: S, listed_any: bool) -> S:
 
     A source with files in progress or failed is not idle yet. Neither is one that was emptied: its watermark stays.
     """
-    if isinstance(state.watermark, Initial) or not listed_any or any(True for _ in state.unfinished()):
+    if isinstance(state.watermark, Initial) or not listed_any or any(True for _ in state.find_unfinished()):
         return state
     return replace(state, watermark=Idle(state.watermark.value))
 
 
 def _is_full(source: PathSource, state: PathState | SetState) -> bool:
     return len(state.files) >= source.max_islands
-
-
-def _watermark_after(start: PathState, step: StepBuilder) -> WatermarkState:
-    value = greater(start.value, greatest_path(step.watermarks))
-    return Active(value) if step.advanced and value is not None else start.watermark
 
 
 def _last_committed(state: PathState, unread: FirstUnread) -> str | None:

@@ -134,14 +134,12 @@ class Comparing:
         if committed is None and cold_start is not None and is_sealed(self._layout, cold_start, partition):
             return Finding.EXCLUDED
         # Where the ledger has a gap or a command moved the position, asking beats doubling rows (decision 0007).
-        if self._status_of(partition).is_known(name) or not self._history.is_whole or self._is_moved_over(file.path):
+        is_moved_over = any(before(file.path) and not after(file.path) for before, after in self._moves)
+        if self._status_of(partition).is_known(name) or not self._history.is_whole or is_moved_over:
             return Finding.UNEXPLAINED
         if committed is not None and not same_content(committed.size, committed.etag, file):
             return Finding.CHANGED
         return Finding.LATE
-
-    def _is_moved_over(self, path: str) -> bool:
-        return any(before(path) and not after(path) for before, after in self._moves)
 
 
 def _parents(directory: str) -> Iterator[str]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import Enum, StrEnum
 from functools import lru_cache
 
@@ -35,6 +35,7 @@ from tidegate.core.files.paths import (
     split,
 )
 from tidegate.core.files.state import Initial, PathState, Seal, file_statuses
+from tidegate.core.json_shape import utc_text
 from tidegate.specs.project import Format, LateFiles, Lateness, PathSource
 
 EXAMPLES = 3
@@ -147,7 +148,7 @@ def is_sealed(layout: Layout, state: PathState, partition: str) -> bool:
     """Whether runs no longer look at the files of ``partition``; never true for the top level."""
     if partition == ROOT:
         return False
-    return partition < state.sealed_below or _below_seal(layout.time_of(partition), state.sealed)
+    return partition < state.sealed_below or _ends_below_seal(layout.time_of(partition), state.sealed)
 
 
 def is_directory_sealed(layout: Layout, state: PathState, directory: str) -> bool:
@@ -157,17 +158,12 @@ def is_directory_sealed(layout: Layout, state: PathState, directory: str) -> boo
     inside = f"{directory}/"
     if inside < state.sealed_below and not state.sealed_below.startswith(inside):
         return True
-    return _below_seal(layout.time_of(directory), state.sealed)
+    return _ends_below_seal(layout.time_of(directory), state.sealed)
 
 
-def _below_seal(time: PartitionTime | None, seals: Mapping[str, Seal]) -> bool:
+def _ends_below_seal(time: PartitionTime | None, seals: Mapping[str, Seal]) -> bool:
     seal = seals.get(time.prefix) if time else None
     return time is not None and seal is not None and time.end <= seal.below
-
-
-def utc_text(moment: datetime) -> str:
-    """A moment in ISO 8601, in UTC."""
-    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,20 +297,21 @@ def future_seals(source: PathSource, state: PathState, now: datetime) -> tuple[F
     layout = Layout.of(source)
     partitions = {*state.partition_watermarks, *(split(path)[0] for path in state.files)}
     times = [(time, partition) for partition in partitions if (time := layout.time_of(partition)) and time.start > now]
+    times.sort(key=lambda dated: (dated[0].start, dated[1]))
     ahead_of_clock = []
     for prefix, seal in sorted(state.sealed.items()):
-        ahead = sorted((time.start, partition) for time, partition in times if time.prefix == prefix)
-        far = (partition for start, partition in ahead if start - AHEAD > now)
-        setter = next((folder for folder in far if _seal_set_by(source, layout, folder) == seal.below), None)
+        ahead = [(time, partition) for time, partition in times if time.prefix == prefix]
+        setters = (
+            partition
+            for time, partition in ahead
+            if time.start - AHEAD > now
+            and not source.lateness.never
+            and _seal_bound(source.lateness, time) == seal.below
+        )
+        setter = next(setters, None)
         if setter is not None or seal.below > now:
             ahead_of_clock.append(FutureSeal(prefix, seal.below, setter or (ahead[-1][1] if ahead else None)))
     return tuple(ahead_of_clock)
-
-
-def _seal_set_by(source: PathSource, layout: Layout, partition: str) -> datetime | None:
-    """Return the seal that ``partition`` sets as the newest one; None if it sets none."""
-    time = layout.time_of(partition)
-    return None if time is None or source.lateness.never else _seal_bound(source.lateness, time)
 
 
 def lower_future_seals(
@@ -365,19 +362,20 @@ class DirectoryCounts:
 
         A seal that stays keeps its count, so a late directory is still noticed; a lower count replaces it.
         """
-        return {prefix: self._with_count(prefix, seal) for prefix, seal in seals.items()}
-
-    def _with_count(self, prefix: str, seal: Seal) -> Seal:
-        if prefix not in self._sealed:
-            return seal
-        count = self._sealed[prefix] + bisect_right(self._ends.get(prefix, ()), seal.below)
-        return replace(seal, directories=count if seal.directories is None else min(seal.directories, count))
+        counted = dict(seals)
+        for prefix in seals.keys() & self._sealed.keys():
+            seal = seals[prefix]
+            count = self._sealed[prefix] + bisect_right(self._ends.get(prefix, ()), seal.below)
+            counted[prefix] = replace(
+                seal, directories=count if seal.directories is None else min(seal.directories, count)
+            )
+        return counted
 
 
 def _seal_bound(lateness: Lateness, newest: PartitionTime) -> datetime:
     if lateness.fixed is not None:
         return subtract(newest.start, lateness.fixed)
-    return newest.period.shifted(newest.start, -lateness.periods)
+    return newest.period.shift(newest.start, -lateness.periods)
 
 
 def _newest_by_prefix(layout: Layout, partitions: Iterable[str], now: datetime) -> dict[str, PartitionTime]:
@@ -385,12 +383,10 @@ def _newest_by_prefix(layout: Layout, partitions: Iterable[str], now: datetime) 
     newest: dict[str, PartitionTime] = {}
     for time in filter(None, map(layout.time_of, partitions)):
         if time.start <= now:
-            newest[time.prefix] = max(time, newest.get(time.prefix, time), key=_recency)
+            newest[time.prefix] = max(
+                time, newest.get(time.prefix, time), key=lambda one: (one.start, list(Period).index(one.period))
+            )
     return newest
-
-
-def _recency(time: PartitionTime) -> tuple[datetime, int]:
-    return time.start, list(Period).index(time.period)
 
 
 _ENDINGS = {

@@ -19,11 +19,11 @@ from tidegate.core.files.paths import Layout, SourceFile, join, matches_path, so
 from tidegate.core.files.state import (
     Active,
     Failed,
-    FileProgress,
     Finished,
     Initial,
     LateWindow,
     PathState,
+    Unfinished,
     greater,
     greatest_path,
 )
@@ -271,7 +271,10 @@ def _describe_changes(before: PathState, after: PathState, is_due: Callable[[str
     yield from (_describe_forgotten(path, progress) for path, progress in unfinished[:EXAMPLES])
     if len(unfinished) > EXAMPLES:
         yield f"{len(unfinished) - EXAMPLES:,} more that failed or are in progress are forgotten"
-    stays = sum(_is_moved(before, after, path) for path, _ in before.unfinished() if path in after.files)
+    kept = [split(path)[0] for path, _ in before.find_unfinished() if path in after.files]
+    stays = sum(
+        before.partition_watermarks.get(partition) != after.partition_watermarks.get(partition) for partition in kept
+    )
     if stays:
         yield f"{stays:,} that failed or are in progress above the new watermark stay as they are"
     islands = sum(is_due(path) for path, progress in dropped if isinstance(progress, Finished))
@@ -282,18 +285,11 @@ def _describe_changes(before: PathState, after: PathState, is_due: Callable[[str
         yield f"{lost:,} names leave the late window: what comes late beside them is not noticed any more"
 
 
-def _is_moved(before: PathState, after: PathState, path: str) -> bool:
-    """True if the watermark of the file's partition differs."""
-    partition, _ = split(path)
-    return before.partition_watermarks.get(partition) != after.partition_watermarks.get(partition)
-
-
 def _window_paths(state: PathState) -> set[str]:
     return {join(partition, name) for partition, window in state.late_window.items() for name in window.names}
 
 
-def _describe_forgotten(path: str, progress: FileProgress) -> str:
-    lines = 0 if isinstance(progress, Finished) else progress.records
+def _describe_forgotten(path: str, progress: Unfinished) -> str:
     what = f"failed ({progress.reason})" if isinstance(progress, Failed) else "is in progress"
-    kept = f"; {lines:,} of its lines are in the table and stay there" if lines else ""
+    kept = f"; {progress.records:,} of its lines are in the table and stay there" if progress.records else ""
     return f"{path} {what}, which is forgotten{kept}"

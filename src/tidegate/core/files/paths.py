@@ -209,7 +209,7 @@ class PartitionTime:
     @property
     def end(self) -> datetime:
         """Where the next directory of its kind begins."""
-        return self.period.shifted(self.start, 1)
+        return self.period.shift(self.start, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,14 +294,14 @@ def cold_start_prefixes(given: PartitionFilter, now: datetime) -> tuple[str, ...
     """
     template = parse_template(given.prefix_template)
     current = template.finest.floor(now)
-    starts = (template.finest.shifted(current, -back) for back in range(_check_lookback(given.lookback), -1, -1))
+    starts = (template.finest.shift(current, -back) for back in range(_check_lookback(given.lookback), -1, -1))
     return tuple(template.render(start) for start in starts if start > EARLIEST)
 
 
 def cold_start_bound(given: PartitionFilter, now: datetime) -> datetime:
     """Return the start of the oldest prefix: what ends before it is ignored."""
     finest = parse_template(given.prefix_template).finest
-    return finest.shifted(finest.floor(now), -_check_lookback(given.lookback))
+    return finest.shift(finest.floor(now), -_check_lookback(given.lookback))
 
 
 def _check_lookback(lookback: int) -> int:

@@ -21,7 +21,6 @@ from tidegate.core.files.discovery import (
     Reason,
     Skipped,
     format_of,
-    utc_text,
 )
 from tidegate.core.files.paths import SourceFile
 from tidegate.core.files.state import (
@@ -35,7 +34,7 @@ from tidegate.core.files.state import (
     encode_paths,
     encode_set,
 )
-from tidegate.core.json_shape import Node
+from tidegate.core.json_shape import Node, utc_text
 from tidegate.specs.project import LateFiles, PathSource
 
 Word = TypeVar("Word", bound=StrEnum)
@@ -66,12 +65,10 @@ class FileGroup:
 
     @property
     def bytes(self) -> int:
-        """Total size at the source."""
         return sum(file.size for file in self.slices)
 
     @property
     def files(self) -> int:
-        """Number of files."""
         return len(self.slices)
 
 
@@ -162,7 +159,10 @@ class Plan:
                 {"number": group.number, "slices": [_encode_slice(file) for file in group.slices]}
                 for group in self.groups
             ],
-            "skipped": [_encode_skipped(skip) for skip in self.skipped],
+            "skipped": [
+                {"reason": skip.reason.value, "count": skip.count, "examples": list(skip.examples)}
+                for skip in self.skipped
+            ],
             "listed": [[file.path, file.size, file.etag] for file in self.listed],
             "late": list(self.late),
             "notes": list(self.notes),
@@ -177,42 +177,57 @@ class Plan:
                 {**_encode_slice(file.slice), "reason": file.reason, "stage": file.stage.value}
                 for file in self.given_up
             ],
-            **self._encode_findings(),
+            # These keys are left out where there is nothing to say.
+            **({"future_seals": [seal.to_json() for seal in self.future_seals]} if self.future_seals else {}),
+            **({} if self.left_out is None else {"left_out": self.left_out.to_json()}),
+            **({} if self.seals_by is None else {"seals_by": utc_text(self.seals_by)}),
         }
-
-    def _encode_findings(self) -> dict[str, object]:
-        """Keys that are there only where there is something to say."""
-        ahead = [future_seal.to_json() for future_seal in self.future_seals]
-        left_out = {} if self.left_out is None else {"left_out": self.left_out.to_json()}
-        seals_by = {} if self.seals_by is None else {"seals_by": utc_text(self.seals_by)}
-        return {**({"future_seals": ahead} if ahead else {}), **left_out, **seals_by}
 
     @classmethod
     def from_json(cls, data: Mapping[str, object]) -> Plan:
         """Decode what ``to_json`` wrote; ``StateError`` names what it cannot read."""
         root = Node(data, "plan")
-        kind = root.get("kind").text()
+        kind, directories = root.get("kind").text(), root.get("directories")
         return cls(
             kind=kind,
             pipeline=root.get("pipeline").text(),
             source=root.get("source").text(),
             version=root.get("version").integer(),
             now=root.get("now").moment(),
-            groups=tuple(_decode_group(node) for node in root.get("units").items()),
-            skipped=tuple(_decode_skipped(node) for node in root.get("skipped").items()),
+            groups=tuple(
+                FileGroup(node.get("number").integer(), tuple(map(_decode_slice, node.get("slices").items())))
+                for node in root.get("units").items()
+            ),
+            skipped=tuple(
+                Skipped(
+                    _decode_word(Reason, node.get("reason")),
+                    node.get("count").integer(),
+                    _decode_texts(node.get("examples")),
+                )
+                for node in root.get("skipped").items()
+            ),
             listed=tuple(_decode_file(node) for node in root.get("listed").items()),
             late=_decode_texts(root.get("late")),
             notes=_decode_texts(root.get("notes")),
             remarks=_decode_texts(root.get("remarks")),
             complete=root.get("complete").boolean(),
             any_files=root.get("any_files").boolean(),
-            directories=_decode_directories(root.get("directories")),
+            directories=Directories(
+                {prefix: count.integer() for prefix, count in directories.get("sealed").entries()},
+                _decode_texts(directories.get("open")),
+            ),
             list_requests=root.get("list_requests").integer(),
             listed_keys=root.get("listed_keys").integer(),
             opens=_decode_opens(root.get("opens"), kind),
-            given_up=tuple(_decode_given_up(node) for node in root.get("given_up").items()),
+            given_up=tuple(
+                GivenUp(_decode_slice(node), node.get("reason").text(), _decode_word(Stage, node.get("stage")))
+                for node in root.get("given_up").items()
+            ),
             # Plans of earlier versions lack this key and the two below.
-            future_seals=tuple(_decode_future_seal(node) for node in root.get("future_seals", []).items()),
+            future_seals=tuple(
+                FutureSeal(node.get("prefix").text(), node.get("below").moment(), node.get("folder").optional_text())
+                for node in root.get("future_seals", []).items()
+            ),
             left_out=_decode_left_out(root.get("left_out", None)),
             seals_by=None if root.get("seals_by", None).is_null else root.get("seals_by").moment(),
         )
@@ -227,15 +242,11 @@ def _encode_opens(opens: PathState | SetState | None) -> dict[str, object] | Non
 def _decode_opens(node: Node, kind: str) -> PathState | SetState | None:
     if node.is_null:
         return None
-    return decode_set(node.mapping()) if kind == "path-set" else decode_paths(node.mapping())
+    return decode_set(node.as_mapping()) if kind == "path-set" else decode_paths(node.as_mapping())
 
 
 def _encode_slice(file: FileSlice) -> dict[str, object]:
     return {name: getattr(file, name) for name in FileSlice.__slots__}
-
-
-def _encode_skipped(skip: Skipped) -> dict[str, object]:
-    return {"reason": skip.reason.value, "count": skip.count, "examples": list(skip.examples)}
 
 
 def _decode_slice(node: Node) -> FileSlice:
@@ -247,23 +258,6 @@ def _decode_slice(node: Node) -> FileSlice:
         node.get("attempts").integer(),
         node.get("rounds").integer(),
     )
-
-
-def _decode_group(node: Node) -> FileGroup:
-    return FileGroup(node.get("number").integer(), tuple(_decode_slice(item) for item in node.get("slices").items()))
-
-
-def _decode_skipped(node: Node) -> Skipped:
-    reason = _decode_word(Reason, node.get("reason"))
-    return Skipped(reason, node.get("count").integer(), _decode_texts(node.get("examples")))
-
-
-def _decode_given_up(node: Node) -> GivenUp:
-    return GivenUp(_decode_slice(node), node.get("reason").text(), _decode_word(Stage, node.get("stage")))
-
-
-def _decode_future_seal(node: Node) -> FutureSeal:
-    return FutureSeal(node.get("prefix").text(), node.get("below").moment(), node.get("folder").optional_text())
 
 
 def _decode_left_out(node: Node) -> LeftOut | None:
@@ -289,11 +283,6 @@ def _decode_word(words: type[Word], node: Node) -> Word:
 def _decode_file(node: Node) -> SourceFile:
     path, size, etag = node.items()
     return SourceFile(path.text(), size.integer(), etag.optional_text())
-
-
-def _decode_directories(node: Node) -> Directories:
-    sealed = {prefix: count.integer() for prefix, count in node.get("sealed").entries()}
-    return Directories(sealed, _decode_texts(node.get("open")))
 
 
 def _decode_texts(node: Node) -> tuple[str, ...]:

@@ -317,7 +317,7 @@ class _PathChoice(_Choice):
         self._layout = Layout.of(source)
         unsealed = (
             (path, progress)
-            for path, progress in state.unfinished()
+            for path, progress in state.find_unfinished()
             if not is_sealed(self._layout, state, split(path)[0])
         )
         super().__init__(source, state, listing, unsealed)
@@ -345,7 +345,9 @@ class _PathChoice(_Choice):
         gap = WindowGap(status)
         for name, file in files:
             if status.is_finished(name):
-                self._pass_over(status, name, file)
+                if status.is_above(name):
+                    self.listed.append(file)
+                self.tally.add(Reason.READ if status.is_known(name) else Reason.BELOW, file.path)
             else:
                 self.listed.append(file)
                 self._decide(status, gap, name, file)
@@ -358,7 +360,7 @@ class _PathChoice(_Choice):
         """
         complete = self._listing.complete
         seen = {file.path for file in self.listed if file.path in self._files}
-        for path, progress in self._state.unfinished():
+        for path, progress in self._state.find_unfinished():
             partition, name = split(path)
             if path not in seen and (complete or name < self._last.get(partition, "")):
                 self.tally.add(Reason.GONE, path)
@@ -366,11 +368,6 @@ class _PathChoice(_Choice):
                     for letter in give_up_gone(self._source, path, progress):
                         self.given_up.append(letter)
                         self.listed.append(SourceFile(path, letter.slice.size, letter.slice.etag))
-
-    def _pass_over(self, status: FileStatus, name: str, file: SourceFile) -> None:
-        if status.is_above(name):
-            self.listed.append(file)
-        self.tally.add(Reason.READ if status.is_known(name) else Reason.BELOW, file.path)
 
     def _decide(self, status: FileStatus, gap: WindowGap, name: str, file: SourceFile) -> None:
         progress = status.progress.get(name)
@@ -426,7 +423,7 @@ def plan_set(
 
     ``listing.files`` are the accepted files outside the set; ``listing.skipped`` counts those in it.
     """
-    choice = _Choice(source, state, listing, state.unfinished())
+    choice = _Choice(source, state, listing, state.find_unfinished())
     files = {file.path: file for file in listing.files} | choice.unseen
     choice.listed = sorted(files.values(), key=lambda file: sort_key(file.path))
     is_stuck = len(state.files) >= source.max_islands
@@ -434,7 +431,7 @@ def plan_set(
         progress = state.files.get(file.path)
         is_waiting = progress is None and is_stuck
         choice.take(file, progress, Reason.TOO_MANY_FAILED if is_waiting else choice.reason_against(file, progress))
-    for path, progress in state.unfinished() if listing.complete else ():
+    for path, progress in state.find_unfinished() if listing.complete else ():
         if path not in files:
             choice.tally.add(Reason.GONE, path)
             choice.given_up.extend(give_up_gone(source, path, progress))

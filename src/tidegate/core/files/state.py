@@ -26,11 +26,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import assert_never
 
 from tidegate.core.files.paths import join, sort_key, split
-from tidegate.core.json_shape import SCHEMA_VERSION, Node, check_version
+from tidegate.core.json_shape import SCHEMA_VERSION, Node, check_version, utc_text
 from tidegate.errors import StateError
 from tidegate.specs.project import LateFiles, PathSource
 
@@ -46,7 +46,7 @@ class LateWindow:
         """True if ``name`` lies inside the window."""
         return self.above is None or name > self.above
 
-    def including(self, names: Iterable[str]) -> LateWindow:
+    def with_names(self, names: Iterable[str]) -> LateWindow:
         """Add finished names, without those below the window."""
         return LateWindow(tuple(sorted({*self.names, *filter(self.reaches, names)})), self.above)
 
@@ -251,11 +251,18 @@ class _FileState:
 
     __slots__ = ()
     watermark: WatermarkState
+    files: Mapping[str, FileProgress]
 
     @property
     def value(self) -> str | None:
         """The path of the watermark, if any; in a set, the path finished last."""
         return None if isinstance(self.watermark, Initial) else self.watermark.value
+
+    def find_unfinished(self) -> Iterator[tuple[str, Unfinished]]:
+        """Yield the files in progress or failed."""
+        for path, progress in self.files.items():
+            if not isinstance(progress, Finished):
+                yield path, progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +288,7 @@ class PathState(_FileState):
 
     def __post_init__(self) -> None:
         first: dict[str, str] = {}
-        for path, _ in self.unfinished():
+        for path, _ in self.find_unfinished():
             partition, name = split(path)
             first[partition] = min(name, first.get(partition, name))
         object.__setattr__(self, "first_unfinished", first)
@@ -291,12 +298,6 @@ class PathState(_FileState):
         """True if nothing is recorded: the cold start is still to come."""
         recorded = self.partition_watermarks or self.files or self.sealed or self.sealed_below
         return isinstance(self.watermark, Initial) and not recorded
-
-    def unfinished(self) -> Iterator[tuple[str, Unfinished]]:
-        """Yield the files in progress or failed."""
-        for path, progress in self.files.items():
-            if not isinstance(progress, Finished):
-                yield path, progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,10 +331,6 @@ class SetState(_FileState):
     def remembered(self) -> int:
         """The number of paths in the set."""
         return sum(segment.count for segment in self.segments)
-
-    def unfinished(self) -> Iterator[tuple[str, Unfinished]]:
-        """Yield the files in progress or failed."""
-        yield from self.files.items()
 
 
 def greatest_path(partition_watermarks: Mapping[str, str]) -> str | None:
@@ -438,7 +435,10 @@ def encode_paths(state: PathState) -> dict[str, object]:
         "partition_watermarks": dict(sorted(state.partition_watermarks.items())),
         "last_update_ts": state.last_update_ts,
         "source_state": _encode_files(state),
-        "sealed": {prefix: _encode_seal(seal) for prefix, seal in sorted(state.sealed.items())},
+        "sealed": {
+            prefix: {"below": utc_text(seal.below), "directories": seal.directories}
+            for prefix, seal in sorted(state.sealed.items())
+        },
         "sealed_below": state.sealed_below,
         _WINDOW: windows,
     }
@@ -571,11 +571,6 @@ def _decode_progress(node: Node) -> FileProgress:
     return Failed(failed.get("attempts").integer(), failed.get("reason").text(), size, etag, records)
 
 
-def _encode_seal(seal: Seal) -> dict[str, object]:
-    below = seal.below.astimezone(UTC).isoformat().replace("+00:00", "Z")
-    return {"below": below, "directories": seal.directories}
-
-
 def _decode_seal(node: Node) -> Seal:
     node.only(("below", "directories"))
     return Seal(node.get("below").moment(), node.get("directories").optional_integer())
@@ -623,7 +618,10 @@ def decode_set(data: Mapping[str, object]) -> SetState:
     source_state = root.get("source_state").only(("files", "last_committed_file"))
     state = SetState(
         watermark=_decode_watermark(root.get("watermark")),
-        segments=tuple(_decode_segment(node) for node in remembered.get("segments").items()),
+        segments=tuple(
+            Segment(node.get("sha256").text(), node.get("count").integer(), node.get("size").integer())
+            for node in (item.only(("sha256", "count", "size")) for item in remembered.get("segments").items())
+        ),
         files={path: _decode_unfinished(node) for path, node in source_state.get("files").entries()},
         last_update_ts=root.get("last_update_ts").integer(),
     )
@@ -631,11 +629,6 @@ def decode_set(data: Mapping[str, object]) -> SetState:
     if remembered.get("files").integer() != state.remembered:
         raise remembered.get("files").refusal(f"{state.remembered}, the sum of the segments")
     return state
-
-
-def _decode_segment(node: Node) -> Segment:
-    node.only(("sha256", "count", "size"))
-    return Segment(node.get("sha256").text(), node.get("count").integer(), node.get("size").integer())
 
 
 def _decode_unfinished(node: Node) -> Unfinished:

@@ -86,7 +86,6 @@ class RunGroup(NamedTuple):
     pattern: WorkUnit
 
     def works(self) -> Iterator[WorkUnit]:
-        """The work units, one by one."""
         return (self.pattern._replace(unit=unit) for unit in self.units)
 
 
@@ -107,7 +106,6 @@ class SkippedUnits:
 
     @property
     def count(self) -> int:
-        """The number of work units."""
         return len(self.units) * self.partitions
 
 
@@ -142,13 +140,11 @@ class UnitPlan:
     repeats: tuple[str, ...] = ()
 
     def works(self) -> Iterator[WorkUnit]:
-        """The work units that run, in their order."""
         for group in self.runs:
             yield from group.works()
 
     @property
     def count(self) -> int:
-        """The number of work units that run."""
         return sum(len(group.units) for group in self.runs)
 
 
@@ -175,7 +171,6 @@ class Candidate(NamedTuple):
 
     @property
     def last_tried(self) -> int:
-        """The run of their last failure."""
         return 0 if self.failure is None else self.failure.run
 
     @property

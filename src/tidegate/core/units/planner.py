@@ -100,7 +100,6 @@ class UnitDecisions:
         return None
 
     def before_grace(self, moment: int) -> int:
-        """``moment`` minus the grace period."""
         return shift(moment, self.zone, earlier=self.source.grace) if self._has_grace else moment
 
     def decide_partitions(
@@ -112,7 +111,7 @@ class UnitDecisions:
             yield from enumerate(map(self._new, self.cut.partitions))
             return
         if self._is_left_behind(entry):
-            yield self._again(0, entry.coverage[-1][1], entry, failures)
+            yield self._decide_again(0, entry.coverage[-1][1], entry, failures)
             return
         number = 0
         for low, high in entry.coverage:
@@ -124,7 +123,7 @@ class UnitDecisions:
                 if begin < above:
                     yield Skip(WhySkipped.DONE, begin, above - 1)
                 for covered in range(above, end):
-                    yield self._again(covered, high, entry, failures)
+                    yield self._decide_again(covered, high, entry, failures)
             number = max(number, end)
         for unread in range(number, len(self.starts)):
             yield unread, self._first(unread, entry, failures)
@@ -156,15 +155,17 @@ class UnitDecisions:
             "", start, partition.nominal_end, start, end, WhyRun.FIRST, None, self._segments(start, end), False, 0
         )
 
-    def _again(
+    def _decide_again(
         self, number: int, covered: int, entry: UnitEntry, failures: Mapping[int, Failure]
     ) -> tuple[int, WorkUnit] | Skip:
         """A partition that was read from its start up to ``covered`` or beyond its end."""
         partition, source = self.cut.partitions[number], self.source
         nominal, end = partition.nominal_end, partition.end
         own = covered if nominal is None or covered < nominal else nominal
-        cutoff = self._cutoff(own)
-        settled = self._settled_below(entry)
+        cutoff = self.before_grace(own)
+        if self._abstains:
+            cutoff = shift(own, self.zone, later=source.abstinent, earlier=source.grace)
+        settled = self._find_settled(entry)
         if settled is not None:
             self._check_not_divided(partition, settled, own)
             cutoff = max(cutoff, min(own, settled))
@@ -178,22 +179,12 @@ class UnitDecisions:
         if end > cutoff:
             return Skip(WhySkipped.GRACE_OVER if is_unfinished else WhySkipped.DONE, number, number)
         if is_wanted and self._abstains and end > self.before_grace(own):
-            return Skip(WhySkipped.ABSTINENT, number, number, self._eligible(partition, cutoff))
+            ends_below = nominal is not None and nominal <= cutoff
+            eligible = None if ends_below else first_above(self.cut.bound, self.cut.rounding, cutoff, self.zone)
+            return Skip(WhySkipped.ABSTINENT, number, number, eligible)
         return Skip(WhySkipped.UP_TO_DATE if is_unfinished else WhySkipped.DONE, number, number)
 
-    def _cutoff(self, own: int) -> int:
-        """The cut-off of a work unit with this high watermark."""
-        if not self._abstains:
-            return self.before_grace(own)
-        return shift(own, self.zone, later=self.source.abstinent, earlier=self.source.grace)
-
-    def _eligible(self, partition: TimePartition, cutoff: int) -> int | None:
-        """The moment from which the partition will end above ``cutoff``."""
-        if partition.nominal_end is not None and partition.nominal_end <= cutoff:
-            return None
-        return first_above(self.cut.bound, self.cut.rounding, cutoff, self.zone)
-
-    def _settled_below(self, entry: UnitEntry) -> int | None:
+    def _find_settled(self, entry: UnitEntry) -> int | None:
         """Below this, rows cannot be replaced: they were read in other partitions."""
         tells = self._appends or (self._tells_rows_by_partition and not self._replaces_all)
         return entry.settled if tells else None
@@ -215,7 +206,7 @@ class UnitDecisions:
         low = max(partition.start, self.before_grace(own))
         if self._has_segments and (low < own or interval_at(entry.left, own) is not None):
             low = self._segment_start(partition, low, entry)
-        settled = self._settled_below(entry)
+        settled = self._find_settled(entry)
         return low if settled is None else max(low, min(own, settled))
 
     def _first_row(self, partition: TimePartition, entry: UnitEntry) -> int:
@@ -253,7 +244,7 @@ class UnitDecisions:
             return max(partition.end, *(end for _, end in entry.coverage[-1:] + entry.left[-1:]))
         if not entry.coverage or entry.coverage[-1][1] <= low:
             return partition.end
-        inside, settled = clip(entry.coverage, low, partition.nominal_end), self._settled_below(entry)
+        inside, settled = clip(entry.coverage, low, partition.nominal_end), self._find_settled(entry)
         if settled is not None:
             ahead = next((begin for begin, _ in inside if low < begin < settled), None)
             if ahead is not None:

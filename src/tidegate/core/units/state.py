@@ -70,7 +70,6 @@ def clip(coverage: Coverage, low: int, high: int | None) -> Coverage:
 
 
 def interval_at(coverage: Coverage, moment: int) -> tuple[int, int] | None:
-    """The interval that contains ``moment``."""
     place = bisect_right(coverage, moment, key=lambda span: span[0]) - 1
     return coverage[place] if place >= 0 and moment < coverage[place][1] else None
 

@@ -11,7 +11,7 @@ that still grows stays the same one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import count, pairwise
@@ -346,7 +346,8 @@ def _cut_sub_ranges(source: UnitSource, end: int, zone: ZoneInfo, now: int) -> t
     kinds = [sub.kind for sub in subs]
     first = _resolve_edge(time_range.start, kinds[0], kinds[-1], zone, now)
     edges = [_resolve_edge(subs[0].start, kinds[0], kinds[-1], zone, now)]
-    for (one, other), grid in zip(pairwise(subs), (_coarser(pair) for pair in pairwise(kinds)), strict=True):
+    for (one, other), both in zip(pairwise(subs), pairwise(kinds), strict=True):
+        grid = min(both, key=_COARSE_FIRST.index)
         left, right = (_resolve_edge(text, grid, kinds[-1], zone, now) for text in (one.end, other.start))
         _check_follows(left, right, f"the sub-ranges that end at {one.end!r} and begin at {other.start!r}")
         edges.append(right)
@@ -381,10 +382,6 @@ def _resolve_edge(text: str, grid: PartitionKind, rounds_by: PartitionKind, zone
     bound = parse_bound(text, is_end=False)
     moment = bound.at(now, zone, rounding_of(bound, rounds_by, None))
     return floor_to(moment, grid, zone) if bound.is_relative else moment
-
-
-def _coarser(kinds: Sequence[PartitionKind]) -> PartitionKind:
-    return min(kinds, key=_COARSE_FIRST.index)
 
 
 def _check_follows(end: int, start: int, between: str) -> None:

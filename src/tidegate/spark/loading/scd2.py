@@ -127,8 +127,10 @@ class Versions:
         from pyspark.sql import Window
         from pyspark.sql import functions as f
 
+        others = {*self.keys.names, *self.keys.order, self.effective, VALID_FROM, VALID_TO, IS_CURRENT, _KNOWN}
+        attributes = self.attributes or tuple(name for name in versions.columns if name not in others)
         # The constant keeps the struct from being empty where the rows have only keys and watermarks.
-        said = f.struct(f.lit(0), *(_comparable(versions, name) for name in self._attributes(versions)))
+        said = f.struct(f.lit(0), *(_comparable(versions, name) for name in attributes))
         line = Window.partitionBy(*self.keys.columns()).orderBy(VALID_FROM)
         kept = _merge_simultaneous(versions, said, [*self.keys.columns(), f.col(VALID_FROM)])
         before = kept.withColumn(_BEFORE, f.lag(said).over(line))
@@ -141,11 +143,10 @@ class Versions:
         until = f.when(is_new, f.col(_NEXT)).when(ends, f.least(VALID_TO, _NEXT)).otherwise(f.col(VALID_TO))
         current = f.when(is_new, f.col(_NEXT).isNull()).otherwise(f.col(IS_CURRENT) & ~ends)
         shorter = ~f.col(VALID_TO).eqNullSafe(until) | ~f.col(IS_CURRENT).eqNullSafe(current)
-        told = following.where(is_new | f.col(_CORRECTS) | shorter)
-        return told.withColumns({VALID_TO: until, IS_CURRENT: current}).drop(_BEFORE, _NEXT, _ENDS, _CORRECTS)
+        changed = following.where(is_new | f.col(_CORRECTS) | shorter)
+        return changed.withColumns({VALID_TO: until, IS_CURRENT: current}).drop(_BEFORE, _NEXT, _ENDS, _CORRECTS)
 
     def _effective(self, rows: DataFrame) -> Column:
-        """When a version began."""
         from pyspark.sql import functions as f
         from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
@@ -164,13 +165,9 @@ class Versions:
         moments = [exact_column(name).cast("timestamp") for name in names]
         return moments[0] if len(moments) == 1 else f.greatest(*moments)
 
-    def _attributes(self, versions: DataFrame) -> tuple[str, ...]:
-        others = {*self.keys.names, *self.keys.order, self.effective, VALID_FROM, VALID_TO, IS_CURRENT, _KNOWN}
-        return self.attributes or tuple(name for name in versions.columns if name not in others)
-
 
 def _merge_simultaneous(versions: DataFrame, said: Column, moment: list[Column]) -> DataFrame:
-    """One version per key and time: drops a repeated one; a corrected one is the table's with new values."""
+    """Keep one version per key and time: a repeated one is dropped, a correction gets the end of the table's."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 

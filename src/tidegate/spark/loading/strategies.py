@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Protocol, assert_never
 from zoneinfo import ZoneInfo
 
@@ -90,7 +89,7 @@ class Plain:
         return rows
 
     def check(self, rows: DataFrame) -> None:
-        """Nothing to refuse."""
+        """Refuse nothing."""
 
     def first(self, rows: DataFrame) -> DataFrame:
         return rows
@@ -332,7 +331,7 @@ class LoadFrame(SparkFrame):
         if not self._is_stable:
             work = replace(self._batch.work, uri=f"{self._batch.work.uri}/transformed")
             source = replace(self._batch.source, watermark_columns=())
-            task = row_task(self._pipeline, source, self._computed_columns(), work=work)
+            task = row_task(self._pipeline, source, self._check_computed_columns(), work=work)
             written = write_rows(self._frame, task)
             self._work = Batch.of(self._pipeline, source, task, written)
             self._frame = read_rows(self._frame.sparkSession, self._work)
@@ -348,9 +347,12 @@ def load_frame(
     ``window`` has the bounds of the read, for strategies that replace the same part of the table. ``chunk`` says that
     it is the window of a replay, which replaces what the table has there.
     """
-    owner = f"{batch.pipeline.name}/{batch.source.name}"
-    strategy = partial(strategy_of, batch.pipeline.sink.load, batch.source, owner, window, chunk=chunk)
-    return LoadFrame(session, batch, lambda columns: strategy(columns=columns))
+    load, owner = batch.pipeline.sink.load, f"{batch.pipeline.name}/{batch.source.name}"
+    return LoadFrame(
+        session,
+        batch,
+        lambda columns: strategy_of(load, batch.source, owner, window, chunk=chunk, columns=columns),
+    )
 
 
 def strategy_of(
@@ -367,20 +369,20 @@ def strategy_of(
     Configured names are matched to ``columns``, the names in the rows, whatever their case.
     """
 
-    def own(names: Sequence[str]) -> tuple[str, ...]:
+    def spell_all(names: Sequence[str]) -> tuple[str, ...]:
         return tuple(spell(name, columns) for name in names)
 
     def in_table(name: str) -> str:
         return spell(load.window_columns.get(spell(name, tuple(load.window_columns)), name), columns)
 
-    followed = () if window is None else window.columns
-    names = {name: in_table(name) for name in followed}
-    part = None if window is None else TableWindow(window, owner, names, source.source_timezone)
+    part = None
+    if window is not None:
+        part = TableWindow(window, owner, {name: in_table(name) for name in window.columns}, source.source_timezone)
     guard = Guard(owner, load.max_delete_fraction, load.allow_empty_window)
     order = tuple(in_table(name) for name in source.watermark_columns)
 
     def keys(names: tuple[str, ...]) -> Keys:
-        return Keys(own(names), owner, order, source.mode, own(load.tie_break))
+        return Keys(spell_all(names), owner, order, source.mode, spell_all(load.tie_break))
 
     match load.type:
         # A chunk that is replayed takes the place of its window; appending it would double the rows.
@@ -404,7 +406,8 @@ def strategy_of(
             return KeyOverwrite(keys(load.merge_keys), replaces, guard, chunk)
         case LoadType.SCD2:
             effective = load.scd2_effective_column
-            return Versions(keys(load.merge_keys), effective and spell(effective, columns), own(load.scd2_attributes))
+            begins = effective and spell(effective, columns)
+            return Versions(keys(load.merge_keys), begins, spell_all(load.scd2_attributes))
         case _:
             assert_never(load.type)
 
@@ -484,7 +487,7 @@ class ReplaceUnits(Plain):
         for each in self.replaced:
             units.setdefault((each.low, each.high), {})[each.unit] = None
         return " OR ".join(
-            f"(({self._of(sorted(values))}) AND {self._inside(columns, low, high)})"
+            f"(({self._of(sorted(values))}) AND {self._select_range(columns, low, high)})"
             for (low, high), values in units.items()
         )
 
@@ -502,7 +505,6 @@ class ReplaceUnits(Plain):
 
     @property
     def _columns(self) -> tuple[str, str]:
-        """The columns that identify a work unit."""
         return self.source.unit_column, self._ranged
 
     @property
@@ -510,7 +512,7 @@ class ReplaceUnits(Plain):
         by_time = self.source.replace is Replace.TIME_COLUMN and self.source.time_column is not None
         return self.source.time_column or "" if by_time else self.source.segment_column
 
-    def _inside(self, columns: pa.Schema, low: int, high: int) -> str:
+    def _select_range(self, columns: pa.Schema, low: int, high: int) -> str:
         """SQL for "the column lies in ``[low, high)``", by the column's type."""
         import pyarrow.types as kinds
 

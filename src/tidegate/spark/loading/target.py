@@ -38,7 +38,7 @@ class Target:
         """The table's rows; inside a MERGE into the same table, those of the version that the MERGE writes to.
 
         Delta reads the table at the statement's own version and fails the statement if others commit meanwhile; it is
-        then tried again, and reads again.
+        then retried, and reads again.
         """
         return session.read.format("delta").load(self.path)
 
@@ -102,7 +102,6 @@ class Keys:
                     )
 
     def columns(self) -> list[Column]:
-        """The keys as Spark columns."""
         return [exact_column(name) for name in self.names]
 
     def distinct(self, rows: DataFrame) -> DataFrame:
@@ -134,11 +133,12 @@ class Keys:
         unclear = best.groupBy(*self.columns()).agg(f.count_distinct(whole).alias(_PLACE)).where(f.col(_PLACE) > 1)
         found = unclear.drop(_PLACE).head()
         if found is not None:
+            compared = (*self.order, *self.tie_break)
             raise RowsRefused(
                 f"{self.owner}: several rows of the batch have the key {self.key_text(found)}, and nothing shows which "
                 "is the latest",
-                f"nothing was committed; set sink.tie_break to a column that is greatest in the row to keep"
-                f"{self._given()}",
+                "nothing was committed; set sink.tie_break to a column that is greatest in the row to keep"
+                + (f" (they are equal in {', '.join(compared)})" if compared else ""),
             )
         # Rows that are equal in every column remain; which of them is kept makes no difference.
         return rows.withColumn(_PLACE, f.row_number().over(by)).where(f.col(_PLACE) == 1).drop(_PLACE)
@@ -154,12 +154,7 @@ class Keys:
         return order or [f.lit(0).asc()]
 
     def key_text(self, found: Sequence[object]) -> str:
-        """The values of a key, for a message."""
         return ", ".join(f"{name} = {value!r:.80}" for name, value in zip(self.names, found, strict=True))
-
-    def _given(self) -> str:
-        decided = (*self.order, *self.tie_break)
-        return f" (they are equal in {', '.join(decided)})" if decided else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,12 +177,10 @@ def equal_keys(names: Sequence[str], *, nulls: bool, called: Mapping[str, str] |
 
 
 def insert_values(columns: Sequence[str], called: Mapping[str, str] | None = None) -> str:
-    """The columns and values of an INSERT."""
     return f"({', '.join(map(quote, columns))}) VALUES ({', '.join(_of_batch(name, called) for name in columns)})"
 
 
 def update_values(columns: Sequence[str], called: Mapping[str, str] | None = None) -> str:
-    """The assignments of an UPDATE."""
     return ", ".join(f"{quote(name)} = {_of_batch(name, called)}" for name in columns)
 
 
@@ -236,7 +229,12 @@ class TableWindow:
                     "give its name there in sink.window_columns, or set replace_by_watermark: false",
                 )
         moments = {column.name for column in columns if kinds.is_timestamp(column.type) and column.type.tz is not None}
-        ranges = tuple(self._add_zone(interval) if interval.column in moments else interval for interval in rows.ranges)
+        ranges = tuple(
+            replace(each, lower=self._moment(each.lower), upper=self._moment(self._move_behind_jump(each.upper)))
+            if each.column in moments
+            else each
+            for each in rows.ranges
+        )
         return predicate(replace(rows, ranges=ranges), SqlDialect.SPARK) or "true"
 
     def later(self, columns: pa.Schema) -> str | None:
@@ -258,13 +256,9 @@ class TableWindow:
                     f"select it, or name what it became: sink.window_columns: {{{column}: …}}",
                 )
 
-    def _add_zone(self, each: ColumnRange) -> ColumnRange:
-        return replace(each, lower=self._moment(each.lower), upper=self._moment(self._move_behind_jump(each.upper)))
-
     def _move_behind_jump(self, bound: Bound | None) -> Bound | None:
         """An upper bound inside a clock change, moved after it: lower local times may be later instants."""
-        is_local = bound is not None and isinstance(bound.value, datetime) and bound.value.tzinfo is None
-        jump = jump_around(bound.value, self.zone) if is_local else None  # type: ignore[union-attr, arg-type]  # a time
+        jump = None if bound is None else jump_around(bound.value, self.zone)
         return bound if jump is None else Bound(jump.until)
 
     def _moment(self, bound: Bound | None) -> Bound | None:
@@ -326,15 +320,12 @@ class Guard:
             return
         there = target.read(rows.sparkSession).count()
         if there:
-            raise refuse_emptying(self.owner, f"{there:,} rows")
-
-
-def refuse_emptying(owner: str, there: str) -> RowsRefused:
-    """The refusal to replace the rows of a table by those of an empty source."""
-    return RowsRefused(
-        f"{owner}: there is no row to write, and the table has {there}, which an overwrite would delete",
-        "nothing was committed; if they were deleted at the source, set sink.allow_empty_window: true for one run",
-    )
+            raise RowsRefused(
+                f"{self.owner}: there is no row to write, and the table has {there:,} rows, which an overwrite would "
+                "delete",
+                "nothing was committed; if they were deleted at the source, set sink.allow_empty_window: true for one "
+                "run",
+            )
 
 
 def _fate(window: DataFrame, keys: DataFrame, by: Keys) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from tidegate.errors import SourceError, TidegateError
 from tidegate.schema.types import arrow_schema
 from tidegate.sources.reader import FunctionRequest, GreatestValues, UnitRequest, choose_rows, column_named
 from tidegate.spark.filters import apply_watermark_filter, exact_column, fit_to_schema, greatest_of, include_nulls
-from tidegate.spark.session import own_session
+from tidegate.spark.session import derive_session
 from tidegate.spark.tasks import machine_problem, telling_line
 from tidegate.specs.columns import ColumnSource, FunctionRead
 from tidegate.specs.masking import Mask
@@ -129,7 +129,7 @@ def call_function(
 def utc_session(session: SparkSession) -> SparkSession:
     """A session with settings of its own: UTC, and an error for a value that does not fit."""
     # Without ANSI rules, a cast that overflows gives null or another number.
-    return own_session(session, {"spark.sql.ansi.enabled": "true"})
+    return derive_session(session, {"spark.sql.ansi.enabled": "true"})
 
 
 def task_count(session: Any) -> int:

@@ -163,7 +163,7 @@ def test_a_column_that_moves_backwards_does_not_take_the_watermark_along(shop: S
 
 def test_decimals_are_exact(shop: Shop) -> None:
     low = Decimal("12345678901234567890.1234567891")
-    state = ColumnState.of_text(ColumnState({"created": low}).text())
+    state = ColumnState.of_text(ColumnState({"created": low}).serialize())
     plan = plan_columns("shop", source("created"), APPEND, state, 1, NOW)
     high = Decimal("12345678901234567890.1234567892")
     end = fix_bounds(plan, state, {"created": high})
@@ -184,10 +184,10 @@ def test_the_zone_of_the_machine_changes_nothing(moment: datetime, monkeypatch: 
         for zone in ("UTC", "America/New_York", "Asia/Tokyo", "Europe/Berlin"):
             monkeypatch.setenv("TZ", zone)
             time.tzset()
-            state = ColumnState.of_text(ColumnState({"u": moment}).text())
+            state = ColumnState.of_text(ColumnState({"u": moment}).serialize())
             plan = plan_columns("shop", given, Load(LoadType.MERGE_UPSERT), state, 1, NOW)
             end = fix_bounds(plan, state, {"u": moment + timedelta(microseconds=1)})
-            found.add((end.state.text(), *(predicate(end.rows, dialect) for dialect in SqlDialect)))
+            found.add((end.state.serialize(), *(predicate(end.rows, dialect) for dialect in SqlDialect)))
     finally:
         monkeypatch.undo()
         time.tzset()

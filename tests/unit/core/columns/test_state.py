@@ -43,21 +43,21 @@ NOW = datetime(2026, 3, 8, 12, tzinfo=UTC)
 def test_a_watermark_never_goes_backwards_and_null_replaces_nothing(
     stored: dict[str, Value | None], seen: dict[str, Value | None], expected: dict[str, Value | None]
 ) -> None:
-    advanced = ColumnState(stored).advanced(seen, NOW)
+    advanced = ColumnState(stored).advance(seen, NOW)
     assert (dict(advanced.values), advanced.updated) == (expected, NOW)
 
 
 @pytest.mark.parametrize(("seen", "left"), [(9, set()), (5, set()), (4, {"a"}), (None, {"a"})])
 def test_a_column_is_inclusive_until_a_row_at_its_value_was_read(seen: int | None, left: set[str]) -> None:
-    advanced = ColumnState({"a": 5, "b": 1}, frozenset({"a"})).advanced({"a": seen, "b": 2}, NOW)
+    advanced = ColumnState({"a": 5, "b": 1}, frozenset({"a"})).advance({"a": seen, "b": 2}, NOW)
     assert advanced.inclusive == left
 
 
 def test_a_changed_type_names_the_column() -> None:
     with raises(WatermarkError, "'a'", "9 (text)", "10 (a whole number)"):
-        ColumnState({"a": 10}).advanced({"a": "9"}, NOW)
+        ColumnState({"a": 10}).advance({"a": "9"}, NOW)
     with raises(WatermarkError, "'b'", "10 (a whole number)", "9 (text)"):
-        ColumnState({"a": 1, "b": 10}).advanced_cursor(("a", "b"), {"a": 1, "b": "9"}, NOW)
+        ColumnState({"a": 1, "b": 10}).advance_cursor(("a", "b"), {"a": 1, "b": "9"}, NOW)
 
 
 @pytest.mark.parametrize(
@@ -82,15 +82,17 @@ def test_a_cursor_moves_as_a_whole(
     left: tuple[str, ...],
 ) -> None:
     state = ColumnState(dict(zip("ab", stored, strict=True)), frozenset(inclusive))
-    advanced = state.advanced_cursor(("a", "b"), dict(zip("ab", seen, strict=True)), NOW)
+    advanced = state.advance_cursor(("a", "b"), dict(zip("ab", seen, strict=True)), NOW)
     assert tuple(advanced.values.values()) == expected
     assert advanced.inclusive == set(left)
 
 
 def test_a_state_comes_back_from_its_text() -> None:
     state = ColumnState({"b": NOW, "a": None}, frozenset({"b"}), NOW)
-    assert state.text() == '{"__inclusive__": ["b"], "a": null, "b": {"__datetime__": "2026-03-08T12:00:00+00:00"}}'
-    assert ColumnState.of_text(state.text(), NOW) == state
+    assert (
+        state.serialize() == '{"__inclusive__": ["b"], "a": null, "b": {"__datetime__": "2026-03-08T12:00:00+00:00"}}'
+    )
+    assert ColumnState.of_text(state.serialize(), NOW) == state
     assert ColumnState.of_text(None) == ColumnState()
 
 
@@ -148,8 +150,8 @@ def test_a_newer_state_is_known_to_be_newer() -> None:
 
 def test_a_state_follows_the_spelling_of_the_configuration() -> None:
     state = ColumnState({"AT": 1, "id": 2, "x": 3}, frozenset({"AT"}))
-    assert state.spelled(("At", "id")) == ColumnState({"At": 1, "id": 2, "x": 3}, frozenset({"At"}))
-    assert state.spelled(("AT", "at")) == state
+    assert state.respell(("At", "id")) == ColumnState({"At": 1, "id": 2, "x": 3}, frozenset({"At"}))
+    assert state.respell(("AT", "at")) == state
 
 
 MOMENT = datetime(2026, 4, 3, 9, 15, tzinfo=UTC)

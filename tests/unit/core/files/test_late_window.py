@@ -16,7 +16,7 @@ def at(names: str, *, watermark: str, above: str | None = None) -> PathState:
 
 
 def test_a_window_keeps_its_greatest_names_and_starts_above_what_it_lost() -> None:
-    window = LateWindow(("a", "b")).including(["d", "c", "b"])
+    window = LateWindow(("a", "b")).with_names(["d", "c", "b"])
     assert window == LateWindow(("a", "b", "c", "d"))
     assert window.with_at_most(3) == LateWindow(("b", "c", "d"), above="a")
     assert window.with_at_most(9) is window
@@ -24,7 +24,7 @@ def test_a_window_keeps_its_greatest_names_and_starts_above_what_it_lost() -> No
 
 
 def test_names_below_a_window_are_not_kept_in_it() -> None:
-    assert LateWindow(("m",), above="k").including(["a", "l"]) == LateWindow(("l", "m"), above="k")
+    assert LateWindow(("m",), above="k").with_names(["a", "l"]) == LateWindow(("l", "m"), above="k")
 
 
 def test_partitions_without_activity_shrink_first_and_the_smallest_of_them_before_others() -> None:

@@ -200,7 +200,7 @@ def test_a_negative_look_back_is_refused() -> None:
 def test_periods_are_counted_to_the_ends_of_the_calendar(
     period: Period, start: datetime, count: int, shifted: datetime
 ) -> None:
-    assert period.shifted(start, count) == shifted
+    assert period.shift(start, count) == shifted
 
 
 def test_a_long_lateness_reaches_the_beginning_of_the_calendar() -> None:
