@@ -5,7 +5,7 @@
     TidegateError                  1   anything that went wrong
     ├── ConfigError                2   the configuration file, all its problems at once; or a name given with it
     ├── EnvironmentProblem         3   this machine lacks something (Java, jars, disk space)
-    ├── StorageError               4   object storage said no
+    ├── StorageError               4   object storage refused or failed
     │   ├── ObjectMissing              nothing at that path
     │   ├── ObjectChanged              size or etag differ from what was listed
     │   ├── ObjectExists               put-if-absent found something there
@@ -96,7 +96,7 @@ class AccessDenied(StorageError):
 
 
 class StorageUnavailable(StorageError):
-    """The store did not answer as it should; the same call may succeed later."""
+    """The store did not respond as it should; the same call may succeed later."""
 
     retryable = True
 
@@ -108,7 +108,7 @@ class SourceError(TidegateError):
 
 
 class SourceMissing(SourceError):
-    """The server answers, and has nothing at the address."""
+    """The server responds, but has nothing at that address."""
 
 
 class UnreadPages(SourceError):

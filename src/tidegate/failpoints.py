@@ -1,4 +1,4 @@
-"""Named places where a process can be made to die, to fail or to lose an answer: for tests, and for ``chaos``.
+"""Named places where a process can be made to die, to fail or to lose a response: for tests, and for ``chaos``.
 
 ``TIDEGATE_FAILPOINTS="state.commit.before=kill, sink.upload.after=raise@3"`` switches them on: ``kill`` sends this
 process SIGKILL, ``crash`` SIGSEGV, ``raise`` raises :class:`InjectedFailure`, ``lose`` raises :class:`LostResponse`,
@@ -37,7 +37,7 @@ PLACES: dict[str, str] = {
     "staging.meta.before": "staged delivery: the Parquet files are there, and the meta of one of them is not",
     "staging.meta.after": "a meta is written, the signal of the unit is not",
     "staging.unit.before": "every meta is written, and the signal is about to be",
-    "staging.unit.after": "the signal is durable, and its answer has not arrived",
+    "staging.unit.after": "the signal is durable, and the response has not arrived",
     "state.set.before": "a source is tracked by a set: the part of the set with the files of this commit is "
     "not uploaded",
     "state.set.after": "it is uploaded, and nothing refers to it",
@@ -48,7 +48,7 @@ PLACES: dict[str, str] = {
     "state.properties.before": "a property is wanted that the table has not",
     "state.properties.after": "the table has it, the rows are not there",
     "state.commit.before": "the Delta commit is about to be sent",
-    "state.commit.after": "it is durable, and its answer has not arrived",
+    "state.commit.after": "it is durable, and the response has not arrived",
     "state.resolve.before": "the log is about to be asked what happened",
     "state.done.before": "our attempt is in the log, and nothing after it is done",
     "state.won.before": "the note of the winner is not written",
@@ -62,7 +62,7 @@ PLACES: dict[str, str] = {
     "state.mirror.after": "the mirror is new",
     "state.checkpoint.before": "a Delta checkpoint is about to be made",
     "state.rewrite.before": "table care: larger files are written, and the small ones are in the table",
-    "state.rewrite.after": "table care: the small files are replaced, and the answer has not arrived",
+    "state.rewrite.after": "table care: the small files are replaced, and the response has not arrived",
     "state.block.before": "old documents are read, and their block of the ledger is not written",
     "state.block.after": "the block is written, and the documents it holds are still there",
     "state.gathered.before": "the block was read back, and no document is removed",
@@ -138,7 +138,7 @@ def _parse(text: str, seed: str) -> dict[str, Rule]:
             known = "|".join((*WAYS, *_OTHER_WAYS))
             raise ValueError(f"{VARIABLE}: {item!r} is not NAME={known}|sleep:SECONDS[@N|%P][~TEXT]")
         if name != EVERY and name not in PLACES:
-            raise ValueError(f"{VARIABLE}: there is no failpoint {name!r}; there are: {', '.join(PLACES)}")
+            raise ValueError(f"{VARIABLE}: no failpoint is named {name!r}; known are {', '.join(PLACES)}")
         rule: Rule = _Chance(action, float(share), seed) if share else _Countdown(action, int(nth or 1))
         rules.setdefault(name, _Rules()).add(about, rule)
     return dict(rules)
@@ -183,6 +183,6 @@ def _act(name: str, action: str) -> None:
         case "raise":
             raise InjectedFailure(name)
         case "lose":
-            raise LostResponse(f"the answer was lost on purpose at {name}", f"unset {VARIABLE} and run again")
+            raise LostResponse(f"the response was lost on purpose at {name}", f"unset {VARIABLE} and run again")
         case _:
             time.sleep(float(action.removeprefix("sleep:")))

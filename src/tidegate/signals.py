@@ -40,7 +40,7 @@ def signals_go_to(handle: Callable[[], None], numbers: Sequence[signal.Signals])
 @contextmanager
 def noticing_interrupts() -> Iterator[None]:
     """While inside, Ctrl-C raises ``KeyboardInterrupt`` as usual, and :func:`is_interrupted` knows of it."""
-    # A process that was started with SIGINT ignored, as by nohup, goes on ignoring it.
+    # A process that was started with SIGINT ignored, as by nohup, keeps ignoring it.
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
@@ -55,7 +55,7 @@ def noticing_interrupts() -> Iterator[None]:
 def is_interrupted() -> bool:
     """Whether a signal is behind a ``KeyboardInterrupt`` that was raised in this thread.
 
-    Without a handler of ours nobody can tell: then it is one in the main thread, the only one that signals reach.
+    Without a handler of ours this is unknown; then one in the main thread counts, the only one that signals reach.
     """
     if _HANDLERS:
         return any(seen.is_set() for seen in _HANDLERS)

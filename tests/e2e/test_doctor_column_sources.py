@@ -107,7 +107,7 @@ def test_a_provider_that_differs_or_does_not_answer_fails(tmp_path: Path) -> Non
     assert [each.detail for each in told(lake.config, "state of orders/default")] == ['the provider answers: {"id": 1}']
     metadata_provider(str(folder)).update_watermark("orders/default", '{"id": 5}', job_id=None, dataflow_run_id=None)
     (differs,) = told(lake.config, "table of orders/default")
-    assert (differs.verdict, "somebody changed one of them" in differs.detail) == ("fail", True)
+    assert (differs.verdict, "the state provider has the watermark" in differs.detail) == ("fail", True)
     (folder / "orders" / "default" / "current.json").write_text("{oops")
     (damaged,) = told(lake.config, "state of orders/default")
     assert damaged.verdict == "fail"

@@ -90,7 +90,7 @@ def test_the_position_does_not_come_from_the_provider(tmp_path: Path) -> None:
     assert watermark(tmp_path, "orders/default") == {"id": 3}
     path.write_text(json.dumps({"watermark": '{"id": 0}'}))
     lake.arrive({"id": 4})
-    assert "somebody changed one of them" in error_of(lake.run())
+    assert "the state provider has the watermark" in error_of(lake.run())
     path.unlink()
     assert lake.run().sources[0].rows == 1
     lake.assert_exactly_once()
@@ -159,7 +159,7 @@ def test_files_by_watermark_hand_over_the_last_finished_file_of_each_partition(t
     assert saved(tmp_path, "events/default")["job_id"] == "tidegate/events/default"
     (tmp_path / "events.default.json").write_text(json.dumps({"watermark": '{"kind": "path", "watermark": "z"}'}))
     lake.arrive("date=2026-01-28/3.ndjson")
-    assert "somebody changed one of them" in error_of(lake.run())
+    assert "the state provider has the watermark" in error_of(lake.run())
     (tmp_path / "events.default.json").unlink()
     assert lake.run().sources[0].rows == 10
     lake.assert_exactly_once()
@@ -228,7 +228,7 @@ def test_work_units_hand_over_their_coverage_with_equal_units_together(tmp_path:
         assert saved(tmp_path, "responses/default")["job_id"] == "tidegate/responses/default"
         lake.broken = set()
         (tmp_path / "responses.default.json").write_text(json.dumps({"watermark": '{"kind": "unit"}'}))
-        assert "somebody changed one of them" in error_of(lake.run("03-06"))
+        assert "the state provider has the watermark" in error_of(lake.run("03-06"))
         reset_units(lake.config, "responses", names=["b"])
         lake.ran("03-06")
         assert [each["units"] for each in watermark(tmp_path, "responses/default")["coverage"]] == [["a", "b", "c"]]

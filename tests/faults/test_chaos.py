@@ -44,7 +44,7 @@ def test_the_same_seed_is_the_same_experiment(tmp_path: Path) -> None:
 def test_a_writer_that_does_not_look_before_it_commits_is_found_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commit.Attempt, "_unmoved", lambda self, snapshot: True)
+    monkeypatch.setattr(commit.Attempt, "_is_unmoved", lambda self, snapshot: True)
     report = small(tmp_path / "scratch", failures=1000)
     assert not report.ok
     assert report.doubled > 0

@@ -94,20 +94,20 @@ class TestTheModelCanFail:
     """Each safeguard is taken away in turn; the exploration must notice."""
 
     def test_without_the_fresh_look_at_the_position(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(commit.Attempt, "_unmoved", lambda self, snapshot: True)
+        monkeypatch.setattr(commit.Attempt, "_is_unmoved", lambda self, snapshot: True)
         assert explore(Scene(), {"switches": 3}, MANY).violation is not None
 
     # Not by Spark: Delta itself skips a transaction that the table has seen.
     @pytest.mark.parametrize("how", ["replace", "no rows"])
     def test_without_the_fresh_look_before_any_other_write(self, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(commit.Attempt, "_unmoved", lambda self, snapshot: True)
+        monkeypatch.setattr(commit.Attempt, "_is_unmoved", lambda self, snapshot: True)
         assert explore(Scene(how=(how,)), {"switches": 3}, MANY).violation is not None
 
     def test_without_the_look_at_every_source_of_a_commit(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def only_the_lead(self: commit.Attempt, snapshot: Snapshot | None) -> bool:
             return self.site.position_in(snapshot) == self.lead.opened.version
 
-        monkeypatch.setattr(commit.Attempt, "_unmoved", only_the_lead)
+        monkeypatch.setattr(commit.Attempt, "_is_unmoved", only_the_lead)
         assert explore(Scene(sources=("s+t", "t"), records=1), {"switches": 3}, MANY).violation is not None
 
     def test_without_the_guard_against_a_second_creator(self) -> None:

@@ -104,7 +104,7 @@ class LoadedTable:
         meanwhile()
         keys = opened.partition_columns if opened.table_id else batch.partitioned_by
         write = SparkWrite(waiting, waiting.columns(opened.schema()), keys, batch.rows)
-        change = Change(NextState.whole({"n": opened.version + 1}), write, debts=(area.debt(),))
+        change = Change(NextState.of({"n": opened.version + 1}), write, debts=(area.debt(),))
         return self.positions.commit(opened, change)
 
     def append(self, frame: DataFrame) -> RowsWritten:

@@ -93,7 +93,7 @@ class UnitTable:
         waiting = unit_frame(self.spark, batch, self.source, given)
         keys = opened.partition_columns
         write = SparkWrite(waiting, waiting.columns(opened.schema()), keys, batch.rows)
-        change = Change(NextState.whole(self._state(opened)), write, debts=(area.debt(),))
+        change = Change(NextState.of(self._state(opened)), write, debts=(area.debt(),))
         return self.positions.commit(opened, change)
 
     def rows(self, *columns: str) -> list[tuple[Any, ...]]:

@@ -99,7 +99,7 @@ class Lake:
         state = {"next": end}
         files = (self.data_file(table),) if end > start else ()
         coverage = tuple(Coverage(f"file-{number}", 10, None, 0, 1, True) for number in range(start, end))
-        return Change(NextState.whole(state), write_files([Written(schema, keys, files)]), coverage, **more)
+        return Change(NextState.of(state), write_files([Written(schema, keys, files)]), coverage, **more)
 
     def data_file(self, table: pa.Table, prefix: str = "", **values: str | None) -> DataFile:
         sink = io.BytesIO()

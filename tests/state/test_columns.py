@@ -40,7 +40,7 @@ def file(lake: Lake, number: int, schema: pa.Schema, **values: Any) -> DataFile:
 
 
 def grouped(*groups: Written) -> Change:
-    return Change(NextState.whole({"next": 9}), AppendFiles(groups))
+    return Change(NextState.of({"next": 9}), AppendFiles(groups))
 
 
 class TestGroups:
@@ -103,7 +103,7 @@ class TestGroups:
 
 
 def replaced(lake: Lake, rows: Callable[[pa.Schema], pa.RecordBatchReader] = no_rows) -> Change:
-    return Change(NextState.whole({"next": 6}), ReplaceRows(None, rows, TEXT), action="schema replace")
+    return Change(NextState.of({"next": 6}), ReplaceRows(None, rows, TEXT), action="schema replace")
 
 
 class TestReplacedColumns:

@@ -45,7 +45,7 @@ def replacement(ids: list[int], instead_of: list[int], *meanwhile: Meanwhile) ->
 
 
 def change(lake: Lake, made: ReplaceRows) -> Change:
-    return Change(NextState.whole({"next": 6}), made, action="replay")
+    return Change(NextState.of({"next": 6}), made, action="replay")
 
 
 def test_old_rows_new_rows_and_position_are_one_log_entry(lake: Lake) -> None:

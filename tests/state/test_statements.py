@@ -35,7 +35,7 @@ class Statement:
 
 
 def change(statement: Statement) -> Change:
-    return Change(NextState.whole({"next": 5}), SparkWrite(statement, SCHEMA, (), 0))
+    return Change(NextState.of({"next": 5}), SparkWrite(statement, SCHEMA, (), 0))
 
 
 def begun(folder: Path) -> Lake:

@@ -106,7 +106,7 @@ def test_columns_that_do_not_fit_stop_all_of_them(lake: Lake) -> None:
     other = pa.schema([("id", pa.string()), ("source", pa.string())])
     bad = Written(other, (), (lake.data_file(pa.table({"id": ["x"], "source": ["b"]}, schema=other)),))
     positions = lake.positions("b")
-    change = Change(NextState.whole({"next": 1}), AppendFiles((bad,)))
+    change = Change(NextState.of({"next": 1}), AppendFiles((bad,)))
     with raises(SchemaMismatch, "'id'", "int64", "string"):
         commit_together([member(lake, "a", 2), Member(positions.site, positions.open(), change)])
     assert versions(lake, "a", "b") == [1, 0]

@@ -48,7 +48,7 @@ def test_files_of_a_commit_by_spark_are_known_afterwards(tmp_path: Path) -> None
     positions = lake.positions(payers={"work": WorkRemover(lake.store).pay})
     area = new_work_area(positions.site.key, lake.location)
     lake.store.put(f"{area.directory}/a.parquet", b"x")
-    change = Change(NextState.whole({"next": 2}), SparkWrite(Rows(lake), SCHEMA, (), 0), debts=(area.debt(),))
+    change = Change(NextState.of({"next": 2}), SparkWrite(Rows(lake), SCHEMA, (), 0), debts=(area.debt(),))
     after = positions.commit(positions.open(), change)
     assert after.parent is not None
     stored = documents.read(lake.store, after.key, after.version, after.parent.attempt)

@@ -30,7 +30,7 @@ from tidegate.parquet.partitions import path_values
 from tidegate.protocol.change import Change, SourceKey, write_files
 from tidegate.protocol.log import References
 from tidegate.protocol.position import Pace, Position, utc_now
-from tidegate.protocol.staging import COMMITTER, staged_files
+from tidegate.protocol.staging import COMMITTER, list_staged_files
 from tidegate.protocol.table_checks import MAX_FILES
 from tidegate.reports.commit import AdoptedFile, CommitReport, FileAdoption, RejectedUnit, StagedSource, TableCommit
 from tidegate.runs.bind import bind, is_files
@@ -160,7 +160,7 @@ class FileAdopting:
             )
         listed = list(self._files(prefix))
         # After the listing: what was committed or staged in between is named by now, and not taken for foreign.
-        named = {*References(self._store).paths(), *staged_files(self._store)}
+        named = {*References(self._store).paths(), *list_staged_files(self._store)}
         new = [info for info in listed if info.path not in named]
         if len(new) > MAX_FILES:
             raise TableError(

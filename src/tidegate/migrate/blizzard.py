@@ -31,9 +31,9 @@ from tidegate.protocol.log import (
     checkpoint_actions,
     contents,
     entry_path,
+    find_unreferenced,
     is_second_mirror,
     newest_checkpoint,
-    unreferenced,
 )
 from tidegate.protocol.open import Accept
 from tidegate.protocol.position import Position, utc_now
@@ -590,7 +590,7 @@ class _Adopting:
             text = "read in part; size and etag are those of now, as the old program noted none"
             yield Check("in progress", "ok", f"{count(len(sized), 'file')} {text}: {_examples(sized)}")
         yield from _warn_about("added twice", known.twice, "added to the table again while visible")
-        yield from _warn_about("in no commit", unreferenced(self._store, known), _IN_NO_COMMIT)
+        yield from _warn_about("in no commit", find_unreferenced(self._store, known), _IN_NO_COMMIT)
 
     def _check_quiet(self, seen: Activity, now: datetime) -> None:
         if seen.pending:

@@ -48,7 +48,7 @@ class SourceKey:
     @property
     def app_id(self) -> str:
         """The application id whose ``txn`` version is the position."""
-        # Constant, never one id per commit or file: each distinct id stays in the table's checkpoints for ever
+        # Constant, never one id per commit or file: each distinct id stays in the table's checkpoints forever
         # (decision 0001).
         return f"tidegate/{self.pipeline}/{self.source}"
 
@@ -66,7 +66,7 @@ class SourceKey:
         """The note that this attempt is the one in the log."""
         return f"{self.directory}/{version:020d}-{attempt}.won"
 
-    def written(self, version: int, attempt: str) -> str:
+    def file_list(self, version: int, attempt: str) -> str:
         """The data files of a commit by Spark, read from the log after it.
 
         Not beside the document: every OPEN lists those.
@@ -128,7 +128,6 @@ class Identity:
     notes: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def to_json(self) -> dict[str, object]:
-        """As it is stored."""
         data: dict[str, object] = {"kind": self.kind, "source_uri": self.source_uri, "pattern": self.pattern}
         return data | ({"notes": dict(self.notes)} if self.notes else {})
 
@@ -183,7 +182,6 @@ class DataFile:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> DataFile:
-        """Decode the stored form."""
         values = {str(name): None if value is None else str(value) for name, value in data["partition_values"].items()}
         stats = data.get("stats")
         known = str(data["path"]), int(data["size"]), int(data["record_count"])
@@ -222,7 +220,6 @@ class Coverage:
         return self.bad > self.end - self.start
 
     def to_json(self) -> dict[str, object]:
-        """The form in the document."""
         return {
             "file": self.file,
             "size": self.size,
@@ -236,7 +233,6 @@ class Coverage:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Coverage:
-        """Decode the stored form."""
         etag = data["etag"]
         return cls(
             str(data["file"]),
@@ -282,12 +278,10 @@ class AppendFiles:
 
     @property
     def data_files(self) -> tuple[DataFile, ...]:
-        """All files of the change."""
         return tuple(file for group in self.groups for file in group.data_files)
 
     @property
     def rows(self) -> int:
-        """The rows of all files."""
         return sum(file.record_count for file in self.data_files)
 
 
@@ -316,7 +310,6 @@ class ReplaceRows:
 
     @property
     def groups(self) -> tuple[Written, ...]:
-        """The columns of the new rows."""
         return (Written(self.schema, self.partition_columns),)
 
 
@@ -347,7 +340,6 @@ class SparkWrite:
 
     @property
     def groups(self) -> tuple[Written, ...]:
-        """The columns of the rows."""
         return (Written(self.schema, self.partition_columns),)
 
 
@@ -390,7 +382,7 @@ class NextState:
     embedded: State
 
     @classmethod
-    def whole(cls, state: State) -> NextState:
+    def of(cls, state: State) -> NextState:
         """A state small enough to be embedded as it is."""
         return cls(state, state)
 

@@ -112,7 +112,7 @@ def commit_together(members: Sequence[Member]) -> tuple[Position, ...]:
     Raises as ``commit`` does; then none of them has moved.
     """
     check_changes([(member.change, member.opened.data_files) for member in members])
-    members = [replace(member, change=replace(member.change, debts=owed_by(member))) for member in members]
+    members = [replace(member, change=replace(member.change, debts=collect_debts(member))) for member in members]
     for member in members:
         # OPEN pays what the newest position owes, and no other: an older debt would be forgotten with this commit.
         if member.opened.unpaid:
@@ -139,7 +139,7 @@ def commit_together(members: Sequence[Member]) -> tuple[Position, ...]:
     return tuple(_finish(each, attempt, entry) for each in attempt.members)
 
 
-def owed_by(member: Member) -> tuple[Mapping[str, Any], ...]:
+def collect_debts(member: Member) -> tuple[Mapping[str, Any], ...]:
     """The debts of a member: those of its change, of its work areas, then those of every move of its state."""
     write = member.change.write
     work = write.debts if isinstance(write, SparkWrite) else ()
@@ -162,7 +162,7 @@ def _measure_file(site: TableContext, file: DataFile) -> Add:
             f"data file {site.uri}/{file.path} disappeared before its commit",
             "plan again; if this repeats, find out who removes files there (VACUUM with a short retention?)",
         ) from error
-    # The library adds a missing or truncated file without a word, and every later read of the table fails.
+    # The library silently adds a missing or truncated file, and every later read of the table fails.
     if found.size != file.size:
         raise ObjectChanged(
             f"data file {site.uri}/{file.path} has {found.size} bytes and was written with {file.size}",
@@ -180,7 +180,7 @@ class WrittenMember(Member):
 
 
 def _write_document(member: Member, attempt: str) -> WrittenMember:
-    """Step 1: write the document."""
+    """Step 1."""
     document = new_document(member, attempt)
     content = document.to_bytes()
     failpoint("state.document.before")
@@ -192,7 +192,6 @@ def _write_document(member: Member, attempt: str) -> WrittenMember:
 
 
 def new_document(member: Member, attempt: str) -> Document:
-    """The document of one member for an attempt."""
     site, opened, change = member.site, member.opened, member.change
     return Document(
         key=site.key,
@@ -212,11 +211,6 @@ def new_document(member: Member, attempt: str) -> Document:
         action=change.action,
         letters=max(0, opened.letters + change.letters.opened),
     )
-
-
-def _together(writes: Sequence[Write]) -> Write:
-    """The one write of a commit; several sources can only append files, which ``check_changes`` has checked."""
-    return writes[0] if len(writes) == 1 else write_files([group for write in writes for group in write.groups])
 
 
 class Attempt:
@@ -241,7 +235,9 @@ class Attempt:
         self._came_back_at: int | None = None
         self._unclear = False
         self._problem: BaseException | None = None
-        self.write = _together([each.change.write for each in members])
+        writes = [each.change.write for each in members]
+        # Several sources can only append files, which ``check_changes`` has checked.
+        self.write = writes[0] if len(writes) == 1 else write_files([group for each in writes for group in each.groups])
 
     @property
     def by_spark(self) -> bool:
@@ -266,7 +262,7 @@ class Attempt:
         """Steps a to d once; None to repeat them."""
         try:
             snapshot = self._fresh_snapshot()
-            unmoved = self._unmoved(snapshot)
+            unmoved = self._is_unmoved(snapshot)
         except _FINAL:
             raise
         except TidegateError as error:
@@ -286,7 +282,7 @@ class Attempt:
             raise self._problem
         return found
 
-    def _unmoved(self, snapshot: Snapshot | None) -> bool:
+    def _is_unmoved(self, snapshot: Snapshot | None) -> bool:
         """Whether every source is still where it was opened; without this check, rows double."""
         return all(each.site.position_in(snapshot) == each.opened.version for each in self.members)
 
@@ -295,7 +291,7 @@ class Attempt:
         snapshot = self.site.delta.snapshot()
         if snapshot is None:
             if self.table_id is not None:
-                raise self._replaced("there is no table any more")
+                raise self._table_replaced("there is no table any more")
             return None
         facts = snapshot.facts
         self.needs_frames = lane_reasons(facts, self.site.uri)
@@ -303,15 +299,15 @@ class Attempt:
             check_requirement(requirement, facts, self.site.uri)
         # Somebody dropped and recreated the table: its log starts over, and our position would mean nothing in it.
         if self.table_id not in (None, facts.table_id):
-            raise self._replaced(f"it is now table {facts.table_id}")
+            raise self._table_replaced(f"it is now table {facts.table_id}")
         self.table_id, self.schema_json = facts.table_id, facts.schema_json
         # A RESTORE that came between OPEN and now has taken rows that the new state still counts as read.
-        if self._unmoved(snapshot) and facts.version > self._checked:
+        if self._is_unmoved(snapshot) and facts.version > self._checked:
             self.warnings += unseen_warning(check_restore(self.site, self._checked, facts.version))
             self._checked = facts.version
         return snapshot
 
-    def _replaced(self, found: str) -> StateError:
+    def _table_replaced(self, found: str) -> StateError:
         return StateError(
             f"{self.site.key}: table {self.table_id} at {self.site.uri} was replaced while this run was "
             f"writing: {found}",
@@ -342,7 +338,7 @@ class Attempt:
         added = False
         with self._record_failure():
             failpoint("state.columns.before")
-            with self._alone():
+            with self._lock_log():
                 self.site.delta.add_columns(snapshot, fields)
             failpoint("state.columns.after")
             added = True
@@ -364,7 +360,7 @@ class Attempt:
         note = CommitNote({}, self.site.pace.now_ms(), "tidegate: columns replaced")
         with self._record_failure():
             failpoint("state.columns.before")
-            with self._alone():
+            with self._lock_log():
                 self.site.delta.overwrite(snapshot, no_rows(self.new_columns()[0]), note)
             failpoint("state.columns.after")
         return True
@@ -376,7 +372,7 @@ class Attempt:
         if not missing:
             return False
         if self.needs_frames or self._settings == MOST_SETTINGS:
-            why = "; ".join(self.needs_frames) or self._problem or "they vanish"
+            why = "; ".join(self.needs_frames) or self._problem or "they are removed again after each attempt"
             raise TableError(
                 f"properties of {self.site.uri} cannot be set here ({', '.join(missing)}): {why}",
                 "correct sink.table_properties, or set them with Spark",
@@ -384,7 +380,7 @@ class Attempt:
         self._settings += 1
         with self._record_failure():
             failpoint("state.properties.before")
-            with self._alone():
+            with self._lock_log():
                 self.site.delta.set_properties(snapshot, missing)
             failpoint("state.properties.after")
         return True
@@ -399,7 +395,7 @@ class Attempt:
             self._problem = error
 
     def _send(self, snapshot: Snapshot | None) -> None:
-        """Step c: one commit."""
+        """Step c."""
         if snapshot is None and Requirement.TABLE in self.write.requires:
             raise self._no_table()
         note = self._note()
@@ -407,7 +403,7 @@ class Attempt:
         self._sent = True
         with self._record_failure():
             failpoint("state.commit.before")
-            with self._alone():
+            with self._lock_log():
                 # Inside, since a refusal may come after an earlier attempt that did succeed: the log decides first.
                 for condition in (each for member in self.members for each in member.change.preconditions):
                     condition.check()
@@ -433,15 +429,17 @@ class Attempt:
         tags = [documents.new_tag(each.document, each.sha256, each.change.next.embedded) for each in self.members]
         return CommitNote(versions, self.site.pace.now_ms(), documents.user_metadata(tags))
 
-    def _alone(self) -> AbstractContextManager[None]:
+    def _lock_log(self) -> AbstractContextManager[None]:
         """While inside, no other process of Tidegate writes the log, if Spark could replace its entry."""
         return lock_log(self.site.store.location, always=self.by_spark)
 
     def _write(self, snapshot: Snapshot | None, note: CommitNote) -> None:
-        """The one commit: a new table, more files, or rows that replace others."""
         delta, write = self.site.delta, self.write
         if snapshot is None:
-            self._create(note)
+            if isinstance(write, SparkWrite):
+                write.frame.write(note, None, new_columns=self._brings_columns)
+            else:
+                delta.create(*self.new_columns(), self._adds, note, self.site.properties)
             return
         match write:
             # If Spark's statement returned and left no log entry, it found nothing to do in this version of the
@@ -449,7 +447,7 @@ class Attempt:
             case SparkWrite() if snapshot.facts.version != self._came_back_at:
                 table = arrow_schema(snapshot.facts.schema_json)
                 write.frame.write(note, table, new_columns=self._brings_columns)
-            # An entry of our own: the library refuses some of these features, and ignores others without a word.
+            # An entry of our own: the library refuses some of these features, and silently ignores others.
             case SparkWrite() | NoRows() if self.needs_frames:
                 put_entry(self.site.store, snapshot.facts, note)
             case AppendFiles() | SparkWrite() | NoRows():
@@ -460,13 +458,6 @@ class Attempt:
             case ReplaceRows(predicate=str(predicate)):
                 with write.read(arrow_schema(snapshot.facts.schema_json)) as rows:
                     delta.replace(snapshot, predicate, rows, note)
-
-    def _create(self, note: CommitNote) -> None:
-        match self.write:
-            case SparkWrite(frame=frame):
-                frame.write(note, None, new_columns=self._brings_columns)
-            case _:
-                self.site.delta.create(*self.new_columns(), self._adds, note, self.site.properties)
 
     def _resolve(self) -> LogEntry | None:
         """Step d: the outcome according to the log."""
@@ -496,7 +487,7 @@ class Attempt:
             return OutcomeUnknown(
                 f"{position}: {waited} the log of {self.site.uri} is still unreadable ({self._problem}), so "
                 "whether the commit took effect is unknown",
-                "run again when the storage answers: the next run finds out and continues from there",
+                "run again when the storage responds: the next run finds out and continues from there",
             )
         return StorageUnavailable(
             f"{position} could not be committed; given up {waited} (last problem: {self._problem})",
@@ -599,7 +590,7 @@ def _force_to_disk(members: Sequence[Member], entry: LogEntry) -> None:
     # Nobody else forces what the library and Spark write: a power cut would leave a log entry whose files are not
     # whole.
     if isinstance(members[0].change.write, ReplaceRows | SparkWrite):
-        site.store.sync(site.log.added(entry.version, site.key))
+        site.store.sync(site.log.read_added_paths(entry.version, site.key))
     sync_entries(site.store, max(min(each.opened.table_version for each in members), 0))
 
 
@@ -663,8 +654,7 @@ def _check_rows(site: TableContext, write: Write, entry: LogEntry) -> None:
         f"{site.key}: {write.rows} rows were gathered, but Spark wrote {entry.rows} into {site.uri} (table version "
         f"{entry.version}); the position has moved with that commit",
         "find out who changes files below _tidegate there; then go back with 'tidegate watermark set', or read that "
-        "part "
-        "again with 'tidegate replay'",
+        "part again with 'tidegate replay'",
     )
     site.emit(CommitFailed(site.key.pipeline, site.key.source, "failed", str(problem)))
     raise problem

@@ -67,16 +67,15 @@ class DeadLetterTable:
 
     @property
     def uri(self) -> str:
-        """Where it is."""
         return self.store.location.uri
 
     def pay(self, opened: Position, owed: Mapping[str, Any]) -> None:
         """Make the letter files of a committed position visible, unless they are; at the promised place."""
         # The path may have been reconfigured since; letters must go where the commit promised them.
-        table = self if owed["uri"] == self.uri else self._elsewhere(str(owed["uri"]))
+        table = self if owed["uri"] == self.uri else self._open_other(str(owed["uri"]))
         table.commit(_app_id(opened), opened.version, [DataFile.from_json(each) for each in owed["files"]], opened.key)
 
-    def _elsewhere(self, uri: str) -> DeadLetterTable:
+    def _open_other(self, uri: str) -> DeadLetterTable:
         location = replace(self.store.location, uri=uri)
         store = open_store(location)
         every, emit = self._checkpoint_every, self._emit
@@ -115,7 +114,7 @@ class DeadLetterTable:
             deadline.pause()
 
     def open_letters(self, pipeline: str, source: str | None = None) -> Iterator[Letter]:
-        """The unanswered letters of a pipeline, oldest first."""
+        """The open letters of a pipeline, oldest first."""
         mine = f"l.pipeline = {literal(pipeline)}" + (f" and l.source = {literal(source)}" if source else "")
         columns = ", ".join(f'l."{name}"' for name in LETTER_COLUMNS)
         answered = f"select resolves from t where kind = '{RESOLUTION}' and resolves is not null"
@@ -128,8 +127,7 @@ class DeadLetterTable:
     def _send(self, app_id: str, version: int, files: Sequence[DataFile], key: SourceKey) -> None:
         """Send one commit, unless a fresh snapshot shows that we, or another process, made it already."""
         snapshot = self.delta.snapshot()
-        # Also the answer to a lost response: what a failed call did shows in the next snapshot, so errors need no
-        # RESOLVE.
+        # Also after a lost response: what a failed call did shows in the next snapshot, so errors need no RESOLVE.
         if snapshot is not None and (snapshot.transaction_version(app_id) or 0) >= version:
             return
         adds = [self._add(file) for file in files]
@@ -157,8 +155,8 @@ class DeadLetterTable:
         # The letters are committed, and a missing checkpoint only makes the next load slower.
         except Exception as error:
             text = (
-                f"Tidegate could not write a Delta checkpoint of the dead letters {self.uri} ({error}); it tries "
-                "again later"
+                f"Tidegate could not write a Delta checkpoint of the dead letters {self.uri} ({error}); it "
+                "retries later"
             )
             self._emit(Notice(key.pipeline, key.source, text))
 

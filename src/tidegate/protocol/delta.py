@@ -51,28 +51,28 @@ _DECORATION = re.compile(r"\x1b\[[0-9;]*m|\s+0: <unknown>.*", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class DeltaSnapshot:
-    """One loaded version of the table; some questions make the library read storage again."""
+    """One loaded version of the table; some calls make the library read storage again."""
 
     facts: TableFacts
     table: Any
-    mapped: Callable[[str], AbstractContextManager[None]]
+    map_errors: Callable[[str], AbstractContextManager[None]]
     _positions: dict[str, int | None] = field(default_factory=dict)
 
     def transaction_version(self, app_id: str) -> int | None:
-        # The library reads storage again for every question.
+        # The library reads storage again at every call.
         if app_id not in self._positions:
-            with self.mapped("read a position of"):
+            with self.map_errors("read a position of"):
                 found = self.table.transaction_version(app_id)
             self._positions[app_id] = None if found is None else int(found)
         return self._positions[app_id]
 
     def active_paths(self) -> frozenset[str]:
-        with self.mapped("list the files of"):
+        with self.map_errors("list the files of"):
             column = self.table.get_add_actions(flatten=True).column("path")
         return frozenset(unquote(str(path)) for path in column.to_pylist())
 
     def size(self) -> TableSize:
-        with self.mapped("list the files of"):
+        with self.map_errors("list the files of"):
             adds = self.table.get_add_actions(flatten=True)
             sizes = adds.column("size_bytes").to_pylist()
             rows = adds.column("num_records").to_pylist()
@@ -80,13 +80,12 @@ class DeltaSnapshot:
 
     def file_statistics(self) -> list[dict[str, Any]]:
         """The log's statistics of each visible data file: ``path``, ``num_records``, ``max.COLUMN``, …"""
-        with self.mapped("list the files of"):
+        with self.map_errors("list the files of"):
             found: list[dict[str, Any]] = self.table.get_add_actions(flatten=True).to_struct_array().to_pylist()
         return found
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of its columns."""
         return tuple(arrow_schema(self.facts.schema_json).names)
 
     def rows(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -95,7 +94,7 @@ class DeltaSnapshot:
         from deltalake import QueryBuilder
 
         names = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
-        with self.mapped("read"):
+        with self.map_errors("read"):
             # Not to_pyarrow_table(): after it a short-lived process aborts at exit about every second time (code 134).
             for batch in QueryBuilder().register("t", self.table).execute(f"SELECT {names} FROM t"):
                 yield pyarrow.record_batch(batch)
@@ -115,7 +114,12 @@ class DeltaLakeTable:
 
     @property
     def _options(self) -> dict[str, str]:
-        return _library_options(self._location)
+        """Options for the library: the same names, times, retries and endpoint as the store."""
+        options, scheme = self._location.options, split_uri(self._location.uri)[0]
+        if scheme == "file":
+            return {}
+        http = {name: str(value) for name, value in client_settings(options, scheme).items()}
+        return http | retry_options(options) | of_scheme(options, scheme)
 
     def snapshot(self) -> Snapshot | None:
         table = self._load()
@@ -127,13 +131,13 @@ class DeltaLakeTable:
                     f"{self._location.uri}/_delta_log has entries, but they do not make a table",
                     "the log is incomplete: put the missing entries back from a backup",
                 )
-        return None if table is None else DeltaSnapshot(_facts(table), table, self._mapped)
+        return None if table is None else DeltaSnapshot(_facts(table), table, self._map_errors)
 
     def _load(self) -> Any | None:
         from deltalake import DeltaTable
 
         try:
-            with self._mapped("load"):
+            with self._map_errors("load"):
                 return DeltaTable(self._location.uri, storage_options=self._options)
         except _Missing:
             return None
@@ -162,7 +166,7 @@ class DeltaLakeTable:
         from deltalake import Schema
         from deltalake.transaction import create_table_with_add_actions
 
-        with self._mapped("create"):
+        with self._map_errors("create"):
             create_table_with_add_actions(
                 self._location.uri,
                 Schema.from_arrow(schema),
@@ -187,13 +191,13 @@ class DeltaLakeTable:
             if needed:
                 raise TableError(f"cannot {action} table {self._location.uri}: it does not exist", "check table_uri")
             return
-        with self._mapped(action):
+        with self._map_errors(action):
             for batch in QueryBuilder().register("t", table).execute(sql):
                 yield from batch.to_struct_array().to_pylist()
 
     def append(self, base: Snapshot, adds: Sequence[Add], note: CommitNote) -> None:
         assert isinstance(base, DeltaSnapshot)
-        with self._mapped("append to"):
+        with self._map_errors("append to"):
             base.table.create_write_transaction(
                 _adds(adds),
                 mode="append",
@@ -216,7 +220,7 @@ class DeltaLakeTable:
         from deltalake import write_deltalake
 
         assert isinstance(base, DeltaSnapshot)
-        with self._mapped(action):
+        with self._map_errors(action):
             write_deltalake(
                 base.table,
                 rows,
@@ -230,7 +234,7 @@ class DeltaLakeTable:
     @contextmanager
     def all_rows(self, base: Snapshot) -> Iterator[Iterator[pa.RecordBatch]]:
         assert isinstance(base, DeltaSnapshot)
-        with self._mapped("read"), _prefetch(base.rows(base.columns)) as batches:
+        with self._map_errors("read"), _prefetch(base.rows(base.columns)) as batches:
             yield batches
 
     def add_columns(self, base: Snapshot, fields: Sequence[pa.Field]) -> None:
@@ -238,31 +242,24 @@ class DeltaLakeTable:
         from deltalake import Schema
 
         assert isinstance(base, DeltaSnapshot)
-        with self._mapped("add columns to"):
-            base.table.alter.add_columns(
-                Schema.from_arrow(pyarrow.schema(fields)).fields,
-                **_settings(),
-            )
+        with self._map_errors("add columns to"):
+            base.table.alter.add_columns(Schema.from_arrow(pyarrow.schema(fields)).fields, **_settings())
 
     def set_properties(self, base: Snapshot, properties: Mapping[str, str]) -> None:
         assert isinstance(base, DeltaSnapshot)
-        with self._mapped("set properties of"):
-            base.table.alter.set_table_properties(
-                dict(properties),
-                raise_if_not_exists=False,
-                **_settings(),
-            )
+        with self._map_errors("set properties of"):
+            base.table.alter.set_table_properties(dict(properties), raise_if_not_exists=False, **_settings())
 
     def checkpoint(self) -> None:
         table = self._load()
         if table is not None:
-            with self._mapped("checkpoint"):
+            with self._map_errors("checkpoint"):
                 table.create_checkpoint()
             if self._location.is_forced:
                 self._store.sync([*newest_checkpoint(self._store)[1], f"{DIRECTORY}/_last_checkpoint"])
 
     @contextmanager
-    def _mapped(self, action: str) -> Iterator[None]:
+    def _map_errors(self, action: str) -> Iterator[None]:
         """Map everything that the library raises, including panics of its native code."""
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
@@ -276,10 +273,10 @@ class DeltaLakeTable:
             if isinstance(error, TableNotFoundError):
                 raise _Missing(problem) from error
             if type(error).__name__ == "PanicException":
-                raise StorageUnavailable(problem, "try again") from error
+                raise StorageUnavailable(problem, "retry") from error
             of_library = isinstance(error, (DeltaError, ValueError, TypeError)) or type(error) is Exception
             if isinstance(error, OSError) or (of_library and _STORAGE.search(str(error))):
-                raise StorageUnavailable(problem, "check the storage and try again") from error
+                raise StorageUnavailable(problem, "check the storage and retry") from error
             if of_library:
                 raise TableError(problem, "see the table's history") from error
             raise
@@ -289,15 +286,6 @@ class DeltaLakeTable:
         masked = Mask.of(*secrets(self._location.options))(str(error))
         text = " ".join(_DECORATION.sub(" ", masked).split()).replace(" ↳ ", ": ")
         return f"{shorten(text)} ({type(error).__name__})"
-
-
-def _library_options(location: Location) -> dict[str, str]:
-    """Options for the library: the same names, times, retries and endpoint as the store."""
-    scheme = split_uri(location.uri)[0]
-    if scheme == "file":
-        return {}
-    http = {name: str(value) for name, value in client_settings(location.options, scheme).items()}
-    return http | retry_options(location.options) | of_scheme(location.options, scheme)
 
 
 class _Missing(TableError):
@@ -363,11 +351,7 @@ def put_entry(store: ObjectStore, facts: TableFacts, note: CommitNote) -> None:
     }
     if facts.properties.get("delta.enableInCommitTimestamps", "").lower() == "true":
         info = {"inCommitTimestamp": _next_timestamp(store, facts, note), **info}
-    transactions = [
-        {"txn": {"appId": app_id, "version": version, "lastUpdated": note.last_updated_ms}}
-        for app_id, version in note.transactions.items()
-    ]
-    lines = [{"commitInfo": info}, *transactions]
+    lines = [{"commitInfo": info}, *note.to_actions()]
     content = "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines)
     # Put-if-absent is the Delta protocol's own way to serialise writers; at a taken version RESOLVE decides.
     store.put_if_absent(entry_path(facts.version + 1), content.encode())
@@ -379,7 +363,7 @@ def _next_timestamp(store: ObjectStore, facts: TableFacts, note: CommitNote) -> 
     if before is None:
         raise StorageUnavailable(
             f"{store.location.uri}/{entry_path(facts.version)} is gone, so the time of the next entry is unknown",
-            "try again",
+            "retry",
         )
     if before.in_commit_ms is None:
         raise TableError(
@@ -461,7 +445,6 @@ class _Prefetch(threading.Thread):
         raise _Stopped
 
     def items(self) -> Iterator[object]:
-        """The items, in order."""
         while item := self._items.get():
             yield item[0]
         if self.error is not None:

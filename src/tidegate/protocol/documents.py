@@ -65,12 +65,10 @@ class Parent:
     sha256: str
 
     def to_json(self) -> dict[str, object]:
-        """As it is stored."""
         return {"version": self.version, "attempt": self.attempt, "sha256": self.sha256}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Parent:
-        """Decode the stored form."""
         return cls(int(data["version"]), str(data["attempt"]), str(data["sha256"]))
 
 
@@ -100,7 +98,6 @@ class Document:
     letters: int = 0
 
     def to_bytes(self) -> bytes:
-        """The object's content."""
         return encode(
             {
                 "schema_version": SCHEMA_VERSION,
@@ -180,7 +177,6 @@ class Won:
     added: tuple[str, ...] = ()
 
     def to_bytes(self) -> bytes:
-        """The object's content."""
         return encode(
             {
                 "version": self.version,
@@ -269,7 +265,7 @@ def read(store: ObjectStore, key: SourceKey, version: int, attempt: str) -> Stor
     # A document copied under another name must not pass for that attempt's.
     if document is not None and (document.key, document.version, document.attempt) != (key, version, attempt):
         document = None
-    if document is not None and (files := _saved_files(store, document)):
+    if document is not None and (files := _read_saved_files(store, document)):
         document = replace(document, data_files=files)
     return Stored(attempt, digest(content), document)
 
@@ -289,11 +285,11 @@ WORK = "work"
 
 def save_files(store: ObjectStore, key: SourceKey, version: int, attempt: str, entry: bytes) -> None:
     """Save the files that a log entry adds, for the document of a commit by Spark."""
-    files = [file.to_json() for file in _added_files(entry)]
-    store.put(key.written(version, attempt), json.dumps({"data_files": files}).encode())
+    files = [file.to_json() for file in _parse_added_files(entry)]
+    store.put(key.file_list(version, attempt), json.dumps({"data_files": files}).encode())
 
 
-def _added_files(entry: bytes) -> Iterator[DataFile]:
+def _parse_added_files(entry: bytes) -> Iterator[DataFile]:
     for line in entry.splitlines():
         if line.startswith(b'{"add":'):
             add = load_json(line)["add"]
@@ -301,12 +297,12 @@ def _added_files(entry: bytes) -> Iterator[DataFile]:
             yield DataFile(unquote(str(add["path"])), int(add["size"]), int(rows), add.get("partitionValues") or {})
 
 
-def _saved_files(store: ObjectStore, document: Document) -> tuple[DataFile, ...]:
+def _read_saved_files(store: ObjectStore, document: Document) -> tuple[DataFile, ...]:
     """The saved files of this document; none if Spark did not write it, and before the debt is paid."""
     if not any(debt.get("kind") == WORK for debt in document.debts):
         return ()
     try:
-        data = load_json(store.get(document.key.written(document.version, document.attempt)))
+        data = load_json(store.get(document.key.file_list(document.version, document.attempt)))
         return tuple(map(DataFile.from_json, data["data_files"]))
     except (ObjectMissing, ValueError, KeyError, TypeError, AttributeError):
         return ()
@@ -335,7 +331,6 @@ class CommitTag:
     packed: Mapping[str, Any]
 
     def to_json(self) -> dict[str, object]:
-        """The form in the log."""
         return {
             "pipeline": self.key.pipeline,
             "source": self.key.source,
@@ -348,7 +343,6 @@ class CommitTag:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> CommitTag:
-        """Decode the form in the log."""
         known = {"pipeline", "source", "version", "attempt", "sha256", "identity"}
         identity = data.get("identity")
         return cls(

@@ -83,16 +83,16 @@ def write_won(site: TableContext, opened: Position, *, paid: bool = False) -> No
     checked = max(opened.committed_at, opened.table_version)
     attempt = (opened.version, parent.attempt, parent.sha256)
     # Now, while the entry is there: when the log is cleaned up, nothing else names these files.
-    added = () if opened.data_files else _added_files(site, opened)
+    added = () if opened.data_files else _find_added_files(site, opened)
     note = Won(*attempt, opened.committed_at, table_id, checked, opened.unseen, paid or not opened.debts, added)
     failpoint("state.won.before")
     site.store.put(site.key.won(opened.version, parent.attempt), note.to_bytes())
     failpoint("state.won.after")
 
 
-def _added_files(site: TableContext, opened: Position) -> tuple[str, ...]:
+def _find_added_files(site: TableContext, opened: Position) -> tuple[str, ...]:
     """The data files of the entry; if the log was cleaned up, those noted before."""
-    found = site.log.added(opened.committed_at, site.key)
+    found = site.log.read_added_paths(opened.committed_at, site.key)
     before = None if found else read_won(site.store, site.key, opened.version, opened.attempt)
     return found if before is None else before.added
 
@@ -139,8 +139,8 @@ def checkpoint(site: TableContext, now: Position, before: int) -> None:
     except Exception as error:
         _notify(
             site,
-            f"Tidegate could not write a Delta checkpoint at table version {now.table_version} ({error}); it tries "
-            "again later",
+            f"Tidegate could not write a Delta checkpoint at table version {now.table_version} ({error}); it "
+            "retries later",
         )
         return
     started = time.monotonic()
@@ -170,7 +170,7 @@ def compact_ledger(site: TableContext, now: Position, before: int) -> None:
     except Exception as error:
         _notify(
             site,
-            f"Tidegate could not gather old documents below position {now.version} ({error}); it tries again later",
+            f"Tidegate could not gather old documents below position {now.version} ({error}); it retries later",
         )
 
 
@@ -201,15 +201,14 @@ def new_work_area(key: SourceKey, table: Location) -> WorkArea:
     """A new work area; nothing is written yet."""
     # Never shared: of two processes at work on one source, the first to finish must not remove the other's rows.
     directory = f"{key.work}/{uuid4()}"
-    return WorkArea(directory, _below(table, directory))
+    return WorkArea(directory, _locate(table, directory))
 
 
 def work_areas(key: SourceKey, table: Location) -> Location:
-    """The folder of all work areas of a source."""
-    return _below(table, key.work)
+    return _locate(table, key.work)
 
 
-def _below(table: Location, directory: str) -> Location:
+def _locate(table: Location, directory: str) -> Location:
     # Not forced to disk: a power cut loses the area together with the commit that would have needed it.
     return Location(f"{table.uri}/{quote(directory)}", table.options, sync=False)
 

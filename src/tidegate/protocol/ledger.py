@@ -108,7 +108,7 @@ class Ledger:
             try:
                 for batch in read_batches(self.store, segment):
                     untouched = batch.column("gap").null_count == batch.num_rows
-                    again = (self._again(entry) for entry in entries_in(batch))
+                    again = (self._look_again(entry) for entry in entries_in(batch))
                     yield from [batch] if untouched else batches(again)
                     at = batch.column("position")[-1].as_py() + 1
             except StateError as error:
@@ -141,12 +141,12 @@ class Ledger:
         at = block.first
         try:
             for entry in read_block(self.store, block):
-                yield self._again(entry)
+                yield self._look_again(entry)
                 at = entry.version + 1
         except StateError as error:
             yield from (gap(version, error.problem) for version in range(at, block.last + 1))
 
-    def _again(self, entry: LedgerEntry) -> LedgerEntry:
+    def _look_again(self, entry: LedgerEntry) -> LedgerEntry:
         # A document that was put back from a backup closes its gap, as long as the block knows which one it was.
         if entry.gap is None or not entry.attempt:
             return entry
@@ -242,7 +242,7 @@ class Ledger:
         due = [first for first in range(1, last + 1, SIZE) if first not in there][:most]
         removed = 0
         for first in due:
-            removed += self._remove_gathered(self._written(first, newest))
+            removed += self._remove_gathered(self._write_block(first, newest))
         old = sorted(first for first in there if first <= last)
         for first in self._with_leftovers(last) if most is None else old[-1:]:
             if first in there:
@@ -256,7 +256,7 @@ class Ledger:
             at = first_of(name.version) + SIZE
             yield first_of(name.version)
 
-    def _written(self, first: int, newest: Parent) -> LedgerBlock:
+    def _write_block(self, first: int, newest: Parent) -> LedgerBlock:
         content = encode(self.key, self._from_documents(range(first, first + SIZE), newest))
         path = block_path(self.key, first)
         failpoint("state.block.before")
@@ -334,7 +334,7 @@ class _PositionAttempts:
 
 
 def chain_links(
-    store: ObjectStore, key: SourceKey, first: int, last: int | None = None, newest: Parent | None = None
+    store: ObjectStore, key: SourceKey, first: int, last: int, newest: Parent | None
 ) -> Iterator[ChainLink]:
     """The winners of the positions from ``first`` to ``last``, ascending.
 
@@ -343,14 +343,14 @@ def chain_links(
     """
     waiting: list[_PositionAttempts] = []
     for found in _positions(store, key, first, None if newest is None else newest.version):
-        winner = _known_winner(found, newest)
+        winner = _find_winner(found, newest)
         if winner is None:
             waiting.append(found)
             continue
         for link in (*_by_parents(store, key, waiting, winner), winner):
-            if last is None or link.version <= last:
+            if link.version <= last:
                 yield link
-        if last is not None and winner.version >= last:
+        if winner.version >= last:
             return
         waiting = []
 
@@ -370,7 +370,7 @@ def _positions(store: ObjectStore, key: SourceKey, first: int, last: int | None)
         yield found
 
 
-def _known_winner(found: _PositionAttempts, newest: Parent | None) -> ChainLink | None:
+def _find_winner(found: _PositionAttempts, newest: Parent | None) -> ChainLink | None:
     if newest is not None and found.version == newest.version:
         return ChainLink(found.version, newest.attempt, newest.sha256, newest.attempt in found.notes)
     if len(found.notes) == 1:

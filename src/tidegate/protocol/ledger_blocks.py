@@ -193,7 +193,6 @@ def find_block(store: ObjectStore, key: SourceKey, version: int) -> LedgerBlock 
 
 @lru_cache(maxsize=1)
 def schema() -> pa.Schema:
-    """The columns of a block."""
     import pyarrow as pa
 
     text, number = pa.string(), pa.int64()
@@ -291,7 +290,6 @@ def _on_first_rows(lists: Sequence[Any], covered: Sequence[tuple[int, Coverage |
 
 
 def _head(entry: LedgerEntry) -> dict[str, Any]:
-    """The columns of a whole commit."""
     parent = entry.parent
     return {name: getattr(entry, each) for name, each in _OF_COMMIT.items()} | {
         "committed_at": datetime.fromisoformat(entry.written_at) if entry.written_at else None,

@@ -112,12 +112,12 @@ def parse_entry(version: int, content: bytes) -> LogEntry:
         metadata.get("id"),
         protocol,
         adds,
-        _whole((info.get("operationMetrics") or {}).get("numOutputRows")),
-        _whole(info.get("inCommitTimestamp")),
+        _parse_number((info.get("operationMetrics") or {}).get("numOutputRows")),
+        _parse_number(info.get("inCommitTimestamp")),
     )
 
 
-def _whole(value: object) -> int | None:
+def _parse_number(value: object) -> int | None:
     """A number, or the number in a text; None for anything else."""
     return int(str(value)) if str(value).isascii() and str(value).isdigit() else None
 
@@ -140,10 +140,10 @@ class DeltaLog:
             # Not the end of the log: a response may have been cut short, and RESOLVE must not call that "not there".
             raise StorageUnavailable(
                 f"{self._store.location.uri}/{entry_path(version)} is not readable as a log entry ({error})",
-                "try again; if that does not help, the log is damaged",
+                "retry; if that does not help, the log is damaged",
             ) from error
 
-    def added(self, version: int, key: SourceKey) -> tuple[str, ...]:
+    def read_added_paths(self, version: int, key: SourceKey) -> tuple[str, ...]:
         """The data files that an entry adds, if it belongs to this source alone; none if it was cleaned up."""
         try:
             content = self._store.get(entry_path(version))
@@ -197,7 +197,7 @@ def find_trace(store: ObjectStore, key: SourceKey, snapshot: Snapshot | None) ->
     Each of these is written after a commit of ``key`` was durable (or, for a document that names the one before it,
     after one was seen), so that a snapshot taken later must know the position.
     """
-    # One request, and in nearly every case the answer; only then the directory is listed.
+    # One request, which decides nearly every case; the directory is listed only after it.
     if is_mirror_of(store, key):
         return f"the mirror {key.mirror}"
     first: list[Document] = []
@@ -319,15 +319,12 @@ class References:
         for path in files:
             yield from self._of_checkpoint(path)
         versions = DeltaLog(self.store).versions(self.newest + 1)
-        self._check(versions, checkpoint)
-        for version in versions:
-            yield from self._of_entry(version, needed=version > checkpoint)
-        self.newest = max([self.newest, checkpoint, *versions[-1:]])
-
-    def _check(self, versions: list[int], checkpoint: int) -> None:
         after = [version for version in versions if version > checkpoint]
         if after != list(range(checkpoint + 1, checkpoint + 1 + len(after))):
             raise self._incomplete(f"entries after version {checkpoint} are missing")
+        for version in versions:
+            yield from self._of_entry(version, needed=version > checkpoint)
+        self.newest = max([self.newest, checkpoint, *versions[-1:]])
 
     def _of_entry(self, version: int, *, needed: bool) -> Iterator[str]:
         path = entry_path(version)
@@ -368,7 +365,7 @@ class References:
     def _incomplete(self, what: str) -> StateError:
         return StateError(
             f"{self.store.location.uri}: Tidegate cannot tell which files the table needs: {what}",
-            "nothing was removed; try again, and if that does not help, put the log back from a backup",
+            "nothing was removed; retry, and if that does not help, restore the log from a backup",
         )
 
 
@@ -430,7 +427,7 @@ def _file_actions(content: bytes) -> Iterator[tuple[str, str, bool]]:
             yield kind, unquote(str(fields["path"])), bool(fields.get("dataChange", True))
 
 
-def unreferenced(store: ObjectStore, known: Contents) -> tuple[str, ...]:
+def find_unreferenced(store: ObjectStore, known: Contents) -> tuple[str, ...]:
     """The Parquet files below the table that the log does not name."""
     return tuple(
         item.path

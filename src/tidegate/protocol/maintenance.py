@@ -4,7 +4,7 @@ Only tables that the library supports are touched; for all others the error name
 
 The entry is written here and not by the Delta library: the library accepts its own OPTIMIZE after another one has
 replaced the same files, which doubles every row of them. Ours is put at a version only if nothing since its base
-touched the files it replaces, by put-if-absent, which also distinguishes a lost answer from a lost race.
+touched the files it replaces, by put-if-absent, which also distinguishes a lost response from a lost race.
 
 The Delta library's own clean-up does not know what a position needs: its entry (OPEN reads the state from it if the
 document is lost), and everything after it (OPEN looks for a RESTORE there). So the oldest position of any source of the
@@ -71,12 +71,11 @@ class MaintainedTable:
         return found
 
     def active_files(self, snapshot: DeltaSnapshot) -> tuple[ActiveFile, ...]:
-        """The visible data files."""
-        with snapshot.mapped("list the files of"):
+        with snapshot.map_errors("list the files of"):
             rows = snapshot.table.get_add_actions(flatten=True).to_struct_array().to_pylist()
         return tuple(_active(row, snapshot.facts.partition_columns) for row in rows)
 
-    def left_files(self, snapshot: DeltaSnapshot, retention_hours: int) -> tuple[ObjectInfo, ...]:
+    def list_expired_files(self, snapshot: DeltaSnapshot, retention_hours: int) -> tuple[ObjectInfo, ...]:
         """The files that left the table more than ``retention_hours`` ago and still exist.
 
         The log names them long after they are removed, so each is checked.
@@ -91,7 +90,7 @@ class MaintainedTable:
         return int(snapshot.table.version())
 
     def _vacuum(self, snapshot: DeltaSnapshot, retention_hours: int, *, dry_run: bool) -> list[str]:
-        with snapshot.mapped("vacuum"):
+        with snapshot.map_errors("vacuum"):
             found = snapshot.table.vacuum(
                 retention_hours=retention_hours,
                 dry_run=dry_run,
@@ -121,12 +120,12 @@ class MaintainedTable:
 
 
 def _active(row: Mapping[str, Any], partition_columns: tuple[str, ...]) -> ActiveFile:
-    values = tuple((name, _text(row.get(f"partition.{name}"))) for name in partition_columns)
+    values = tuple((name, _format_value(row.get(f"partition.{name}"))) for name in partition_columns)
     logged = str(row["path"])
     return ActiveFile(unquote(logged), logged, int(row["size_bytes"]), int(row["num_records"] or 0), values)
 
 
-def _text(value: object) -> str | None:
+def _format_value(value: object) -> str | None:
     """A partition value in Delta's form."""
     match value:
         case None:
@@ -167,7 +166,6 @@ class Rewrite:
     added: tuple[Add, ...]
 
     def actions(self, name: str, now_ms: int) -> list[Action]:
-        """The lines of the log entry."""
         metrics = {"numRemovedFiles": str(len(self.removed)), "numAddedFiles": str(len(self.added))}
         info = {
             "timestamp": now_ms,
@@ -213,21 +211,25 @@ def _is_ours(store: ObjectStore, version: int, name: str, touched: Collection[st
     try:
         content = store.get(entry_path(version))
     except ObjectMissing as error:
-        raise RewriteOvertaken(f"version {version} came and went while files were replaced", "try again") from error
+        raise RewriteOvertaken(
+            f"table version {version} was written and cleaned up while files were replaced", "retry"
+        ) from error
     actions = [load_json(line) for line in content.splitlines() if line.strip()]
     if any((each.get("commitInfo") or {}).get("txnId") == name for each in actions):
         return True
     for action in actions:
         # The rewritten files have the old columns, or lack what a new feature requires.
         if "metaData" in action or "protocol" in action:
-            raise RewriteOvertaken(f"the table itself was changed at version {version}", "try again")
+            raise RewriteOvertaken(
+                f"the columns, properties or protocol of the table changed at version {version}", "retry"
+            )
         if (action.get("remove") or {}).get("path") in touched:
             raise RewriteOvertaken(
                 f"the same files were replaced or removed at version {version}", "nothing is left to do"
             )
     # Our files were written before that commit and are in none: `reconcile --clean` may be removing them right now.
     if _may_fence(actions):
-        raise RewriteOvertaken(f"version {version} may fence off files that nobody had committed by then", "try again")
+        raise RewriteOvertaken(f"table version {version} may fence off files that were not committed by then", "retry")
     return False
 
 

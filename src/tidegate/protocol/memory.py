@@ -60,12 +60,10 @@ class MemorySnapshot:
 
 
 def encode(actions: Sequence[Action]) -> bytes:
-    """A log entry's bytes."""
     return "".join(json.dumps(action, separators=(",", ":")) + "\n" for action in actions).encode()
 
 
 def decode(content: bytes) -> tuple[Action, ...]:
-    """A log entry's actions."""
     return tuple(json.loads(line) for line in content.splitlines() if line.strip())
 
 
@@ -238,8 +236,4 @@ def _info(operation: str, note: CommitNote) -> Action:
 
 
 def _body(adds: Sequence[Add], note: CommitNote) -> list[Action]:
-    transactions = (
-        {"txn": {"appId": app_id, "version": version, "lastUpdated": note.last_updated_ms}}
-        for app_id, version in note.transactions.items()
-    )
-    return [*(add.to_action(changes_data=True) for add in adds), *transactions]
+    return [*(add.to_action(changes_data=True) for add in adds), *note.to_actions()]

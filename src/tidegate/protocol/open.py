@@ -195,7 +195,6 @@ def weigh(site: TableContext, version: int, evidence: WinnerEvidence, entry: Log
 
 
 def gather_evidence(site: TableContext, version: int) -> WinnerEvidence:
-    """The documents and notes of one position."""
     evidence = WinnerEvidence()
     for name in documents.names(site.store, site.key, version, version):
         if name.ending == "won":
@@ -253,7 +252,7 @@ def _from_tag(site: TableContext, entry: LogEntry, tag: CommitTag, evidence: Win
         )
     return Winner(
         parent=Parent(tag.version, tag.attempt, tag.sha256),
-        state=_embedded_state(site, entry, tag) if document is None else document.state,
+        state=_read_embedded_state(site, entry, tag) if document is None else document.state,
         identity=tag.identity if document is None else document.identity,
         document=document,
         table_id=next((each for each in table_ids if each is not None), None),
@@ -269,7 +268,7 @@ def _from_tag(site: TableContext, entry: LogEntry, tag: CommitTag, evidence: Win
     )
 
 
-def _embedded_state(site: TableContext, entry: LogEntry, tag: CommitTag) -> State:
+def _read_embedded_state(site: TableContext, entry: LogEntry, tag: CommitTag) -> State:
     """The state in the log entry; raises if it, the last resort, is unreadable."""
     try:
         return tag.state()
@@ -375,7 +374,7 @@ def open_winner(site: TableContext, snapshot: Snapshot, winner: Winner, accept: 
         debts=() if winner.paid else winner.debts,
         letters=winner.letters,
         unseen=unseen,
-        warnings=(*winner.warnings, *unseen_warning(unseen), *_moved_warning(site, winner)),
+        warnings=(*winner.warnings, *unseen_warning(unseen), *_warn_of_moves(site, winner)),
         needs_frames=lane_reasons(facts, site.uri),
     )
 
@@ -415,7 +414,7 @@ def _check_identity(site: TableContext, winner: Winner) -> None:
         )
 
 
-def _moved_warning(site: TableContext, winner: Winner) -> tuple[str, ...]:
+def _warn_of_moves(site: TableContext, winner: Winner) -> tuple[str, ...]:
     """A warning about a source that moved since its position was recorded, and is still the same."""
     before = {} if winner.identity is None else winner.identity.notes
     return tuple(

@@ -50,7 +50,6 @@ _LONGEST_PAUSE = 5.0
 
 
 def utc_now() -> datetime:
-    """The current time, aware."""
     return datetime.now(UTC)
 
 
@@ -88,7 +87,6 @@ class Deadline:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the start."""
         return self._pace.monotonic() - self._started
 
     def pause(self) -> None:
@@ -157,15 +155,6 @@ Owed = Callable[[State | None, State], tuple[Mapping[str, Any], ...]]
 """The debts of a change of the state, whoever makes it."""
 
 
-def _owe_nothing(before: State | None, after: State) -> tuple[Mapping[str, Any], ...]:
-    return ()
-
-
-def new_attempt() -> str:
-    """A unique name of an attempt."""
-    return str(uuid4())
-
-
 @dataclass(frozen=True, slots=True)
 class TableContext:
     """One source at one table.
@@ -191,14 +180,13 @@ class TableContext:
     foreign: ForeignWriter | None = None
     polls: int = 0
     payers: Mapping[str, Payer] = field(default_factory=dict)
-    owed: Owed = _owe_nothing
+    owed: Owed = lambda before, after: ()
     describe: Describe = describe_state
     emit: Emit = ignore
-    attempts: Callable[[], str] = new_attempt
+    attempts: Callable[[], str] = lambda: str(uuid4())
 
     @property
     def log(self) -> DeltaLog:
-        """The table's log."""
         return DeltaLog(self.store)
 
     @property

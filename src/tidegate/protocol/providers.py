@@ -2,7 +2,7 @@
 
 The log stays the position; :mod:`tidegate.protocol.store` gives providers their copies of it.
 
-What cannot be read is an error. Only a store that answers, and does not know a dataflow, says that it has no watermark:
+What cannot be read is an error. Only a store that responds, and does not know a dataflow, has no watermark:
 mistaking a failure for a first run would read everything again.
 
 A provider of the user's own is any object with ``get_watermark`` and ``update_watermark``. Whatever it raises, and any
@@ -15,11 +15,11 @@ import copy
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -31,10 +31,6 @@ from tidegate.specs.locations import Location
 from tidegate.specs.masking import Mask
 from tidegate.specs.user_code import load_function, name_errors, name_of
 from tidegate.storage.stores import open_store
-
-if TYPE_CHECKING:
-    pass
-
 
 # Each loss means that another process has saved, so this ends; the bound is for a store that always says so.
 MOST_TRIES = 1000
@@ -94,7 +90,7 @@ class BaseMetadataProvider(ABC):
         Takes two steps here; providers that can compare and save in one step do so.
         """
         if self.get_watermark(dataflow_id) != expected:
-            raise saved_by_another(dataflow_id)
+            raise another_saved_first(dataflow_id)
         self.update_watermark(dataflow_id, watermark_value, job_id=job_id, dataflow_run_id=dataflow_run_id)
 
     def history(self, dataflow_id: str) -> tuple[Saved, ...]:
@@ -118,35 +114,25 @@ class NumberedMetadataProvider(BaseMetadataProvider):
         return None if last is None else last.watermark
 
     def update_watermark(self, dataflow_id: str, watermark_value: str, **by: str | None) -> None:
-        def once() -> None:
-            self.save(dataflow_id, _following(self.last(dataflow_id), watermark_value, **by))
-
-        _insist(dataflow_id, once)
+        for _ in range(MOST_TRIES):
+            with suppress(CommitLost):
+                return self.save(dataflow_id, _number_next(self.last(dataflow_id), watermark_value, **by))
+        raise another_saved_first(dataflow_id)
 
     def compare_and_set(self, dataflow_id: str, expected: str | None, watermark_value: str, **by: str | None) -> None:
-        following = _following(self.last(dataflow_id), watermark_value, **by)
+        following = _number_next(self.last(dataflow_id), watermark_value, **by)
         if following.previous != expected:
-            raise saved_by_another(dataflow_id)
+            raise another_saved_first(dataflow_id)
         self.save(dataflow_id, following)
 
 
-def _following(last: Saved | None, text: str, job_id: str | None, dataflow_run_id: str | None) -> Saved:
+def _number_next(last: Saved | None, text: str, job_id: str | None, dataflow_run_id: str | None) -> Saved:
     previous, number = (None, 0) if last is None else (last.watermark, last.number)
     return Saved(check_text(text), previous, job_id, dataflow_run_id, datetime.now(UTC), number + 1)
 
 
-def _insist(dataflow_id: str, save: Callable[[], None]) -> None:
-    """Save, again and again while another process is first."""
-    for _ in range(MOST_TRIES):
-        try:
-            return save()
-        except CommitLost:
-            continue
-    raise saved_by_another(dataflow_id)
-
-
-def saved_by_another(dataflow_id: str) -> CommitLost:
-    """The error if somebody else saved another watermark first."""
+def another_saved_first(dataflow_id: str) -> CommitLost:
+    """The error of a save that another run preceded."""
     return CommitLost(
         f"the saved watermark of {dataflow_id!r} changed since it was read: another run saved first", "plan again"
     )
@@ -231,7 +217,9 @@ class FileMetadataProvider(NumberedMetadataProvider):
         self._store = open_store(location)
 
     def last(self, dataflow_id: str) -> Saved | None:
-        shown = self._read_current(dataflow_id)
+        shown: Saved | None = None
+        with suppress(ObjectMissing):
+            shown = self._read(dataflow_id, _current_path(dataflow_id))
         for path in self._entries(dataflow_id, 0 if shown is None else shown.number):
             shown = self._read(dataflow_id, path)
         return shown
@@ -244,19 +232,13 @@ class FileMetadataProvider(NumberedMetadataProvider):
         except ObjectExists:
             # The client may have repeated a write whose response was lost; the token inside tells ours from another's.
             if self._store.get(entry) != content:
-                raise saved_by_another(dataflow_id) from None
+                raise another_saved_first(dataflow_id) from None
         # After the numbered file, which decides; a kill in between leaves current.json one behind, and reads look
         # further.
         self._store.put(_current_path(dataflow_id), content)
 
     def history(self, dataflow_id: str) -> tuple[Saved, ...]:
         return tuple(self._read(dataflow_id, path) for path in self._entries(dataflow_id, 0))
-
-    def _read_current(self, dataflow_id: str) -> Saved | None:
-        try:
-            return self._read(dataflow_id, _current_path(dataflow_id))
-        except ObjectMissing:
-            return None
 
     def _entries(self, dataflow_id: str, after: int) -> Iterator[str]:
         """The files of saves with greater numbers than ``after``, ascending."""
@@ -275,8 +257,8 @@ class FileMetadataProvider(NumberedMetadataProvider):
             return _decode(dataflow_id, data)
         except (ValueError, KeyError, TypeError, AttributeError):
             raise StateError(
-                f"{where} is not a saved watermark of {dataflow_id!r}: it is damaged, or somebody changed it",
-                "put it back from a backup; without current.json the newest file of history/ counts",
+                f"{where} is not a saved watermark of {dataflow_id!r}: it is damaged, or was changed outside Tidegate",
+                "restore it from a backup; without current.json the newest file of history/ counts",
             ) from None
 
 
@@ -295,7 +277,7 @@ def _current_path(dataflow_id: str) -> str:
 
 
 def _encode(dataflow_id: str, saved: Saved, token: str) -> bytes:
-    """The bytes of one save; ``token`` identifies our own save if its answer was lost."""
+    """The bytes of one save; ``token`` identifies our own save if its response was lost."""
     about = {"schema_version": SCHEMA_VERSION, **saved.facts(dataflow_id), "token": token}
     return (json.dumps(about, indent=2, ensure_ascii=False, default=datetime.isoformat) + "\n").encode()
 
@@ -332,7 +314,7 @@ class CustomMetadataProvider(BaseMetadataProvider):
             )
 
     def get_watermark(self, dataflow_id: str) -> str | None:
-        with self._named("get_watermark", dataflow_id):
+        with self._name_errors("get_watermark", dataflow_id):
             found = self._provider.get_watermark(dataflow_id)
         if found is None or isinstance(found, str):
             return found
@@ -342,7 +324,7 @@ class CustomMetadataProvider(BaseMetadataProvider):
         )
 
     def update_watermark(self, dataflow_id: str, watermark_value: str, **by: str | None) -> None:
-        with self._named("update_watermark", dataflow_id):
+        with self._name_errors("update_watermark", dataflow_id):
             self._provider.update_watermark(dataflow_id, watermark_value, **by)
 
     def compare_and_set(self, dataflow_id: str, expected: str | None, watermark_value: str, **by: Any) -> None:
@@ -351,15 +333,15 @@ class CustomMetadataProvider(BaseMetadataProvider):
         if getattr(type(self._provider), "compare_and_set", inherited) is inherited:
             super().compare_and_set(dataflow_id, expected, watermark_value, **by)
             return
-        with self._named("compare_and_set", dataflow_id):
+        with self._name_errors("compare_and_set", dataflow_id):
             self._provider.compare_and_set(dataflow_id, expected, watermark_value, **by)
 
     def history(self, dataflow_id: str) -> tuple[Saved, ...]:
-        with self._named("history", dataflow_id):
+        with self._name_errors("history", dataflow_id):
             return tuple(self._provider.history(dataflow_id)) if hasattr(self._provider, "history") else ()
 
     @contextmanager
-    def _named(self, method: str, dataflow_id: str) -> Iterator[None]:
+    def _name_errors(self, method: str, dataflow_id: str) -> Iterator[None]:
         said = f"state.provider {self.name}: {method}({dataflow_id!r})"
         remedy = (
             f"correct {method} of that class, or the system behind it; committed rows stay, and a later run makes the "

@@ -114,7 +114,7 @@ class _Search:
         self._site, self._snapshot, self._usable = site, snapshot, usable
         self._entries: dict[int, LogEntry] = {}
         self._active: frozenset[str] | None = None
-        # All of it, unlike OPEN: a person waits for this answer, and everything else has failed.
+        # All of it, unlike OPEN: a person asked for this, and everything else has failed.
         for entry in site.log.between(0, snapshot.facts.version + 1):
             tag = entry.tag_of(site.key)
             if tag is not None and holds(site, entry, tag.version):
@@ -136,8 +136,8 @@ class _Search:
             return Rung(version, None, False, f"{found}; the state in the log is damaged too")
         if winner is None:
             readable = any(stored.document is not None for stored in evidence.stored.values())
-            told = "what is there does not prove who won" if readable else "no state is left"
-            return Rung(version, None, False, f"{found}; {told}")
+            reason = "what is there does not prove who won" if readable else "no state is left"
+            return Rung(version, None, False, f"{found}; {reason}")
         if not (winner.state and self._usable(winner.state)):
             return Rung(version, winner, False, f"{found}; its state cannot be understood")
         return Rung(version, winner, True, f"{found}; {_source(winner, entry)}")

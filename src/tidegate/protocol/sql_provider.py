@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tidegate.errors import AccessDenied, StateError, StorageUnavailable, TidegateError
-from tidegate.protocol.providers import NumberedMetadataProvider, Saved, check_id, saved_by_another
+from tidegate.protocol.providers import NumberedMetadataProvider, Saved, another_saved_first, check_id
 
 WATERMARKS = "tidegate_watermarks"
 HISTORY = "tidegate_watermark_history"
@@ -82,18 +82,18 @@ class DatabaseMetadataProvider(NumberedMetadataProvider):
         if saved.number == 1:
             self._make_tables()
         values = saved.facts(check_id(dataflow_id))
-        with self._mapped():
+        with self._map_errors():
             try:
                 with self._transaction() as execute:
                     if saved.number == 1:
                         execute(f"INSERT INTO {WATERMARKS} {_VALUES}", values)
                     elif execute(_UPDATE, values | {"before": saved.number - 1})[1] != 1:
-                        raise saved_by_another(dataflow_id)
+                        raise another_saved_first(dataflow_id)
                     execute(f"INSERT INTO {HISTORY} {_VALUES}", values)
             except StatementFailed as error:
                 # Two first saves, or two of one number: the primary key lets one of them through.
                 if error.is_taken:
-                    raise saved_by_another(dataflow_id) from None
+                    raise another_saved_first(dataflow_id) from None
                 raise
 
     def _rows(self, table: str, dataflow_id: str) -> list[Saved]:
@@ -101,7 +101,7 @@ class DatabaseMetadataProvider(NumberedMetadataProvider):
         columns = ", ".join(f"{table}.{name}" for name in COLUMNS)
         query = f"SELECT {columns} FROM {table} WHERE dataflow_id = :dataflow_id ORDER BY number"
         wanted = {"dataflow_id": check_id(dataflow_id)}
-        with self._mapped():
+        with self._map_errors():
             try:
                 return self._select(query, wanted)
             except StatementFailed:
@@ -117,13 +117,13 @@ class DatabaseMetadataProvider(NumberedMetadataProvider):
             return [_decode(row) for row in rows]
         except (AttributeError, TypeError, ValueError):
             raise StateError(
-                f"{self.uri}: a row of {WATERMARKS} or {HISTORY} is not a saved watermark: somebody changed it",
-                "put it back from a backup; the history has what was saved before",
+                f"{self.uri}: a row of {WATERMARKS} or {HISTORY} is not a saved watermark: changed outside Tidegate",
+                "restore it from a backup; the history has what was saved before",
             ) from None
 
     def _make_tables(self) -> None:
         """Create missing tables; another process may do so at the same time, which is an error in some databases."""
-        with self._mapped():
+        with self._map_errors():
             for _ in range(_CREATE_TRIES):
                 with suppress(StatementFailed):
                     return self._create()
@@ -131,7 +131,7 @@ class DatabaseMetadataProvider(NumberedMetadataProvider):
             return self._create()
 
     @contextmanager
-    def _mapped(self) -> Iterator[None]:
+    def _map_errors(self) -> Iterator[None]:
         try:
             yield
         except StatementFailed as error:
@@ -145,9 +145,9 @@ class DatabaseMetadataProvider(NumberedMetadataProvider):
                 problem, "check the user, the password, the user's permissions, and the folder of a SQLite file"
             )
         if any(damaged in text for damaged in _DAMAGED_TEXTS):
-            return StateError(problem, "put the database back from a backup; Tidegate did not start over")
+            return StateError(problem, "restore the database from a backup; Tidegate did not start over")
         if error.is_unreachable:
-            return StorageUnavailable(problem, "check that it runs and can be reached, then try again")
+            return StorageUnavailable(problem, "check that it runs and can be reached, then retry")
         return StateError(problem, f"check that nobody changed the tables {WATERMARKS} and {HISTORY}")
 
 

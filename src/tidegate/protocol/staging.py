@@ -41,7 +41,6 @@ def pending_of(key: SourceKey) -> str:
 
 
 def unit_path(key: SourceKey, seq: int) -> str:
-    """The path of a unit's signal."""
     return f"{pending_of(key)}/{seq:020d}{UNIT}"
 
 
@@ -85,7 +84,6 @@ class StagedUnit:
     action: str = "run"
 
     def to_bytes(self) -> bytes:
-        """The signal's content."""
         return encode(
             {
                 "schema_version": SCHEMA_VERSION,
@@ -169,7 +167,6 @@ class Meta:
         return self.pipeline is None
 
     def to_bytes(self) -> bytes:
-        """The meta's content."""
         data: dict[str, Any] = {
             "filename": self.filename,
             "size": self.size,
@@ -262,16 +259,16 @@ def list_pending(store: ObjectStore) -> Pending:
         else:
             strays.append(info.path)
     by_name = sorted(units.items(), key=lambda item: str(item[0]))
-    return Pending({key: _ascending(found) for key, found in by_name}, dict(sorted(metas.items())), tuple(strays))
+    return Pending({key: _sort_by_number(found) for key, found in by_name}, dict(sorted(metas.items())), tuple(strays))
 
 
 def signals_of(store: ObjectStore, key: SourceKey) -> tuple[Signal, ...]:
     """The waiting units of one source, ascending."""
     found = (_signal(info) for info in store.list(pending_of(key)))
-    return _ascending(each for each in found if each is not None and each.key == key)
+    return _sort_by_number(each for each in found if each is not None and each.key == key)
 
 
-def staged_files(store: ObjectStore) -> Iterator[str]:
+def list_staged_files(store: ObjectStore) -> Iterator[str]:
     """The data files that wait for a commit: those of units, and those of metas without a unit.
 
     A meta whose unit never came protects nothing: its attempt is over, and its records are read again.
@@ -305,5 +302,5 @@ def _signal(info: ObjectInfo) -> Signal | None:
     return None
 
 
-def _ascending(signals: Iterable[Signal]) -> tuple[Signal, ...]:
+def _sort_by_number(signals: Iterable[Signal]) -> tuple[Signal, ...]:
     return tuple(sorted(signals, key=lambda signal: signal.seq))

@@ -46,7 +46,6 @@ from tidegate.storage.options import ALIASES, SCHEMES, absolute_uri
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tidegate.protocol.position import Payer, Position
     from tidegate.storage.port import ObjectStore
 
 
@@ -54,7 +53,6 @@ def open_delta(table: Location, store: ObjectStore) -> DeltaTablePort:
     """The table port for a location: the Delta library, or the twin for ``memory://``."""
     if table.uri.startswith("memory:"):
         return MemoryDelta(store)
-
     return DeltaLakeTable(table, store)
 
 
@@ -98,22 +96,22 @@ class PositionStore:
         other.site = replace(self.site, polls=polls)
         return other
 
-    def paying(self, payers: Mapping[str, Payer]) -> PositionStore:
+    def with_payers(self, payers: Mapping[str, Payer]) -> PositionStore:
         """The same store with more payers of debts."""
         other = copy.copy(self)
         other.site = replace(self.site, payers={**self.site.payers, **payers})
         return other
 
-    def copying(self, kept: StateCopy) -> PositionStore:
+    def with_copy(self, kept: StateCopy) -> PositionStore:
         """The same store, whose commits owe a copy of the state."""
-        other = self.paying({COPY_KIND: kept.payer(self.position)})
-        other.site = replace(other.site, owed=kept.owed)
+        other = self.with_payers({COPY_KIND: kept.payer(self.position)})
+        other.site = replace(other.site, owed=kept.find_debts)
         other.copy = kept
         return other
 
-    def overwriting_copy(self) -> PositionStore:
+    def with_copy_overwritten(self) -> PositionStore:
         """The same store for a person who decides: whatever the provider has is replaced."""
-        return self if self.copy is None else self.copying(replace(self.copy, overwrite=True))
+        return self if self.copy is None else self.with_copy(replace(self.copy, overwrite=True))
 
     def check_copy(self, opened: Position, *, read_only: bool) -> None:
         """Stop if the copy contradicts the position; a staged copy is ahead of it until the committer is done."""
@@ -231,8 +229,7 @@ _SHOWN = 300
 _SET = "compare both with `tidegate watermark show`, then set both with `tidegate watermark set`"
 _REMOVE = (
     "compare both; if the log is right, remove the provider's entry of this dataflow, and the next run copies it "
-    "again; if "
-    "not, see `tidegate watermark` and `tidegate units`"
+    "again; if not, see `tidegate watermark` and `tidegate units`"
 )
 
 Text = Callable[[State], str]
@@ -253,7 +250,7 @@ class StateCopy:
     in_debt: bool = False
     overwrite: bool = False
 
-    def owed(self, before: State | None, after: State) -> tuple[dict[str, Any], ...]:
+    def find_debts(self, before: State | None, after: State) -> tuple[dict[str, Any], ...]:
         """The debt of a commit that moves the state; none if the copy stays the same."""
         if self.watermarks is None:
             return ()
@@ -358,12 +355,10 @@ class ProviderCopy:
 
 
 class _SavedCopy:
-    """What a provider has of one dataflow now."""
-
     def __init__(self, watermarks: WatermarkManager, dataflow_id: str) -> None:
         self._watermarks = watermarks
         self._dataflow_id = dataflow_id
-        with self._named("get_watermark"):
+        with self._name_errors("get_watermark"):
             self.found = watermarks.provider.get_watermark(dataflow_id)
 
     def is_same(self, text: str | None) -> bool:
@@ -384,13 +379,13 @@ class _SavedCopy:
         """Save ``text`` in place of what was found; ``run`` names the document."""
         by = {"job_id": f"tidegate/{self._dataflow_id}", "dataflow_run_id": run}
         failpoint("state.provider.before")
-        with self._named("save_watermark"):
+        with self._name_errors("save_watermark"):
             self._watermarks.after(self.found).save_watermark(self._dataflow_id, _parse(text) or {}, **by)
         failpoint("state.provider.after")
 
     def _values(self) -> dict[str, Any] | None:
         try:
-            with self._named("get_watermark"):
+            with self._name_errors("get_watermark"):
                 return self._watermarks.get_watermark(self._dataflow_id)
         except WatermarkError as error:
             raise StateError(f"the saved watermark cannot be read: {error.problem}", error.remedy) from error
@@ -401,7 +396,7 @@ class _SavedCopy:
             return without_inclusive(_parse(self.found) or {})[1]
         return frozenset()
 
-    def _named(self, method: str) -> Any:
+    def _name_errors(self, method: str) -> Any:
         said = f"{name_of(type(self._watermarks))}: {method}({self._dataflow_id!r})"
         remedy = f"correct {method} of that class; committed rows stay, and a later run makes the copy"
         return name_errors(said, remedy, StateError)
@@ -436,10 +431,9 @@ def check_copy(
 
 
 def _differ(dataflow_id: str, found: str | None, text: str | None, remedy: str) -> StateError:
-    """The error for a provider and a position that disagree."""
     return StateError(
         f"{dataflow_id}: the state provider has the watermark {_shorten(found)}, but the destination was written up "
-        f"to {_shorten(text)}: somebody changed one of them; nothing was read or written",
+        f"to {_shorten(text)}: one of them was changed outside Tidegate; nothing was read or written",
         remedy,
     )
 

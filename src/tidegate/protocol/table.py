@@ -107,6 +107,13 @@ class CommitNote:
     last_updated_ms: int
     user_metadata: str
 
+    def to_actions(self) -> list[dict[str, Any]]:
+        """The ``txn`` lines of a log entry."""
+        return [
+            {"txn": {"appId": app_id, "version": version, "lastUpdated": self.last_updated_ms}}
+            for app_id, version in self.transactions.items()
+        ]
+
 
 class DeltaTablePort(Protocol):
     """One table; the module lists the guarantees."""

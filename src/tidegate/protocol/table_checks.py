@@ -95,7 +95,9 @@ def lane_reasons(facts: TableFacts, uri: str) -> tuple[str, ...]:
     refused = tuple(_refusals(facts.protocol))
     if refused:
         raise UnsupportedTable(f"table {uri} cannot be appended to: {'; '.join(refused)}", _OTHER_TABLE)
-    reasons = (*_protocol_reasons(facts.protocol), *_property_reasons(facts), *_column_reasons(facts))
+    columns = json.loads(facts.schema_json).get("fields", ())
+    fields = (reason for column in columns for reason in _field_reasons(column, ""))
+    reasons = (*_protocol_reasons(facts.protocol), *_property_reasons(facts), *fields)
     if reasons:
         check_frame_place(uri, f"only Spark can write table {uri}: {'; '.join(reasons)}")
     return reasons
@@ -107,8 +109,7 @@ def check_frame_place(uri: str, needed: str) -> None:
     if not uri.startswith(("file:", "s3:")):
         raise UnsupportedTable(
             f"{needed}; and Tidegate lets Spark write only on local disks and on S3: elsewhere it is not proven that "
-            "Spark "
-            "and the Delta library keep each other's log entries",
+            "Spark and the Delta library keep each other's log entries",
             _OTHER_TABLE,
         )
 
@@ -123,7 +124,7 @@ def check_table(facts: TableFacts, uri: str) -> None:
         )
 
 
-def filled_by_spark(schema_json: str) -> frozenset[str]:
+def find_filled_columns(schema_json: str) -> frozenset[str]:
     """The columns that Spark fills if the rows do not have them: generated, identity, with a default."""
     columns = json.loads(schema_json).get("fields", ())
     return frozenset(
@@ -141,8 +142,7 @@ def check_replaceable(facts: TableFacts, uri: str) -> None:
     if "deletionVectors" in {*facts.protocol.reader_features, *facts.protocol.writer_features}:
         raise UnsupportedTable(
             f"rows of table {uri} cannot be replaced: it has the feature 'deletionVectors', and it is not proven that "
-            "the "
-            "Delta library honours every vector",
+            "the Delta library honours every vector",
             "drop the feature (ALTER TABLE ... DROP FEATURE deletionVectors), or delete and reload the rows with Spark",
         )
 
@@ -181,7 +181,7 @@ def _refusals(protocol: TableProtocol) -> Iterator[str]:
     for name in _features(protocol):
         if name in _REFUSED:
             yield f"it uses {_REFUSED[name]} (feature {name!r})"
-        # An allow-list: the library appends without a word to much that it does not understand, such as CHECK or column
+        # An allow-list: the library silently appends to much that it does not understand, such as CHECK or column
         # mapping.
         elif name not in _FRAMES:
             yield f"it has the unknown feature {name!r}"
@@ -201,11 +201,6 @@ def _property_reasons(facts: TableFacts) -> Iterator[str]:
             yield f"it uses column mapping ({name} is {value!r})"
         elif is_unknown(name) and str(value).lower() not in ("false", "none"):
             yield f"it sets {name} to {value!r}, which the Delta library does not honour"
-
-
-def _column_reasons(facts: TableFacts) -> Iterator[str]:
-    for column in json.loads(facts.schema_json).get("fields", ()):
-        yield from _field_reasons(column, "")
 
 
 def _field_reasons(column: Mapping[str, Any], above: str) -> Iterator[str]:
@@ -291,7 +286,7 @@ def columns_to_add(facts: TableFacts, write: Write, mode: Evolution) -> tuple[pa
     for written in write.groups:
         if written.data_files or not isinstance(write, AppendFiles | NoRows):
             check_partitioning(facts.partition_columns, written.partition_columns)
-        complete = _with(complete, _missing(complete, written, mode, facts.partition_columns))
+        complete = _with(complete, _find_missing(complete, written, mode, facts.partition_columns))
     known = {field.name: field for field in table}
     return tuple(field for field in complete if field.name not in known or field != known[field.name])
 
@@ -307,7 +302,7 @@ def costs_rows(error: ReplacesTable) -> ReplacesTable:
 
 def without_filled(table: pa.Schema, schema_json: str, names: Collection[str] = ()) -> pa.Schema:
     """``table`` without the columns that Spark fills, except those in ``names``."""
-    filled = filled_by_spark(schema_json) - set(names)
+    filled = find_filled_columns(schema_json) - set(names)
     for name in filled:
         table = table.remove(table.get_field_index(name))
     return table
@@ -319,7 +314,7 @@ def columns_of_new_table(groups: Sequence[Written], mode: Evolution) -> tuple[pa
     schema = first.schema
     for written in groups[1:]:
         check_partitioning(first.partition_columns, written.partition_columns)
-        schema = _with(schema, _missing(schema, written, mode, first.partition_columns))
+        schema = _with(schema, _find_missing(schema, written, mode, first.partition_columns))
     return schema, first.partition_columns
 
 
@@ -331,7 +326,7 @@ def _with(schema: pa.Schema, fields: Sequence[pa.Field]) -> pa.Schema:
     return schema
 
 
-def _missing(
+def _find_missing(
     table: pa.Schema, written: Written, mode: Evolution, partition_columns: tuple[str, ...]
 ) -> tuple[pa.Field, ...]:
     """The columns of some files that the table lacks; ``SchemaMismatch`` if they do not fit."""
@@ -358,7 +353,7 @@ def _check_types(table: pa.Schema, written: pa.Schema, partition_columns: Sequen
         if field.name not in known or field.name in partition_columns:
             continue
         ours, theirs = simplify_type(field.type), simplify_type(known[field.name].type)
-        # The library appends int64 files to an int column without a word, and then nobody can read the table.
+        # The library silently appends int64 files to an int column, which makes the table unreadable.
         if not _same(theirs, ours):
             raise ColumnsChanged(
                 f"column {field.name!r} was written as {ours} into {name}, but the table now has {theirs}",

@@ -191,7 +191,7 @@ def bind(
         pace=pace,
         emit=emit,
     )
-    positions = PositionStore(site).copying(_copy(project, site.key, tracker))
+    positions = PositionStore(site).with_copy(_copy(project, site.key, tracker))
     limits = [limit for limit in (pipeline.max_concurrent_files, project.total_concurrency) if limit]
     slots = min([*limits, parallelism * SLOTS_PER_CORE])
     return BoundSource(pipeline, tracker.source, table_store, positions, tracker, parallelism, slots)

@@ -49,7 +49,7 @@ from tidegate.protocol.change import (
     Written,
 )
 from tidegate.protocol.position import Position, utc_now
-from tidegate.protocol.table_checks import filled_by_spark
+from tidegate.protocol.table_checks import find_filled_columns
 from tidegate.reports.checks import Check
 from tidegate.reports.plan import ColumnSourcePlan
 from tidegate.reports.watermark import FileSet, StateTable, WatermarkMove
@@ -483,14 +483,14 @@ class ColumnWalk:
 
     def _change(self, bounds: ReadBounds, write: Write) -> Change:
         state = self._source.tracker.encode(bounds.state)
-        return Change(NextState.whole(state), write, action=self._run.action)
+        return Change(NextState.of(state), write, action=self._run.action)
 
     def _tell_columns(self, position: Position, names: list[str], rows: int) -> None:
         """Report columns that the rows lack, which are null, and columns that they add to the table."""
         if position.schema_json is None or not rows:
             return
         known = [field.name for field in position.schema() or ()]
-        gone = [name for name in known if name not in names and name not in filled_by_spark(position.schema_json)]
+        gone = [name for name in known if name not in names and name not in find_filled_columns(position.schema_json)]
         new = [name for name in names if name.lower() not in {each.lower() for each in known}]
         if gone:
             self._run.notice(

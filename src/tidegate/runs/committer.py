@@ -31,7 +31,7 @@ from tidegate.errors import (
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.protocol.change import Change, DataFile, NextState, SourceKey, Written, write_files
-from tidegate.protocol.commit import Member, commit_together, owed_by
+from tidegate.protocol.commit import Member, collect_debts, commit_together
 from tidegate.protocol.documents import SCHEMA_VERSION, encode
 from tidegate.protocol.open import Accept, Restored
 from tidegate.protocol.position import Position, TableContext, utc_now
@@ -258,7 +258,7 @@ class TableCommitter:
         change = self._change(opened, taken)
         self._clearing.metas_of.update(taken.gathering.metas_of)
         # A source whose members owe nothing need not be opened again just to pay its debts.
-        self._settled = frozenset(fold.opened.key for fold, member in taken.sources if not owed_by(member))
+        self._settled = frozenset(fold.opened.key for fold, member in taken.sources if not collect_debts(member))
         try:
             after = self.send(opened, change, [member for _, member in taken.sources])
         finally:

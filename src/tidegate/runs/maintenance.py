@@ -166,7 +166,7 @@ class TableMaintenance:
             )
         table = self._table
         snapshot = table.snapshot(f"VACUUM delta.`{table.uri}` RETAIN {hours} HOURS")
-        left = table.left_files(snapshot, hours)
+        left = table.list_expired_files(snapshot, hours)
         version = table.vacuum(snapshot, hours) if left and not dry_run else snapshot.facts.version
         return replace(
             self._report("vacuum", dry_run, version),

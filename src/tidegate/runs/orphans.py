@@ -26,7 +26,7 @@ from tidegate.observe.events import Emit
 from tidegate.protocol import documents
 from tidegate.protocol.documents import read_mirror
 from tidegate.protocol.log import References
-from tidegate.protocol.staging import list_pending, meta_path, staged_files
+from tidegate.protocol.staging import list_pending, list_staged_files, meta_path
 from tidegate.reports.reconcile import NAMES, FoundDataFile, FoundDataFiles
 from tidegate.runs.comparison import fill, progress_teller
 from tidegate.runs.replay_record import check_all_known, replays_in
@@ -167,7 +167,10 @@ class TableScan:
             self._teller("table files"),
         )
         fill(
-            self._database, _NAMES, ((_name(path),) for path in staged_files(self._store)), self._teller("staged files")
+            self._database,
+            _NAMES,
+            ((_name(path),) for path in list_staged_files(self._store)),
+            self._teller("staged files"),
         )
         fill(self._database, _FILES, self._parts(), self._teller("parts of sets"))
         snapshot = self._delta.snapshot()

@@ -170,7 +170,7 @@ class ReplayRecord:
         return run.run(CommitCommand(self.positions.open, go))
 
     def _put(self, run: Pass, opened: Position, change: ChunkChange, state: ReplayState) -> Position:
-        after = run.commit(opened, change(opened, NextState.whole(encode(state))))
+        after = run.commit(opened, change(opened, NextState.of(encode(state))))
         self.state = state
         return after
 
@@ -202,7 +202,7 @@ class ReplayRecord:
         return None if moved is before else _Handover(opened, before, moved)
 
     def _move(self, handover: _Handover, change: ChunkChange) -> Position:
-        state = NextState.whole(self._bound.tracker.encode(handover.after))
+        state = NextState.of(self._bound.tracker.encode(handover.after))
         # Not retried here: the outer pass opens both positions again and recomputes where production stands.
         after = Pass(self._bound).commit(handover.opened, change(handover.opened, state))
         self._moves.add(after.version)

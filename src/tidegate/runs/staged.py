@@ -349,7 +349,7 @@ def _too_late(unit: StagedUnit, path: str, deadline: Deadline, problem: Exceptio
     if unclear:
         return OutcomeUnknown(
             f"{unit.key}: {waited} it is unknown whether {path} was written ({problem})",
-            "run again when the storage answers: the next run finds out and continues from there",
+            "run again when the storage responds: the next run finds out and continues from there",
         )
     return StorageUnavailable(
         f"{unit.key}: {path} could not be written; given up {waited} (last problem: {problem})",

@@ -359,7 +359,7 @@ class BoundSource(Generic[SourceT_co, TrackerT_co]):
 
     def for_edit(self) -> BoundSource[SourceT_co, TrackerT_co]:
         """The source for a person's edit: copies elsewhere are replaced."""
-        return replace(self, positions=self.positions.overwriting_copy())
+        return replace(self, positions=self.positions.with_copy_overwritten())
 
     def recorded(self) -> Mirror | None:
         """The newest position known without opening the table."""

@@ -216,7 +216,7 @@ class UnitWalk:
     def _note(self, position: Position, state: UnitState) -> Position:
         """Commit a state without rows."""
         document = self._source.tracker.encode(state)
-        return self._save(position, Change(NextState.whole(document)), state, 0)
+        return self._save(position, Change(NextState.of(document)), state, 0)
 
     def _tell(self, outcomes: Outcomes) -> None:
         """Count and report failures; this run does not retry them."""
@@ -523,7 +523,7 @@ class UnitChange:
         replaced = [ReplacedUnit(work.unit, work.low, work.high) for work, _ in done if work.replaces and not by_keys]
         if group.straight or not (files or replaced):
             written = Written(columns, group.partition_columns, files)
-            return Change(NextState.whole(state), write_files([written] if files or opened.table_id is None else []))
+            return Change(NextState.of(state), write_files([written] if files or opened.table_id is None else []))
         return self._frame_change(group, files, sum(result.rows for _, result in done), columns, replaced, state)
 
     def _bare(self) -> pa.Schema | None:
@@ -559,7 +559,7 @@ class UnitChange:
         frame = self._engine.replace_units(batch, source.source, replaced)
         keys = group.partition_columns if opened.table_id is None else opened.partition_columns
         write = self.lane.write(frame, opened, keys, rows, RowCount.GATHERED)
-        return Change(NextState.whole(state), write)
+        return Change(NextState.of(state), write)
 
     def _is_straight(self, wave: Sequence[WorkUnit]) -> bool:
         """Whether files are written straight into the table's folder: nothing is replaced, the Arrow lane commits."""

@@ -435,7 +435,7 @@ def _make_directories(path: str, *, sync: bool) -> None:
     while sync and above and not os.path.lexists(above):
         made.append(above)
         above = os.path.dirname(above)
-    # The missing ones were noted before: afterwards nobody can tell which are new and must be forced to disk.
+    # The missing ones were noted first: afterwards it is unknown which are new and must be forced to disk.
     os.makedirs(path, exist_ok=True)
     for each in reversed(made):
         force_path(os.path.dirname(each))

@@ -65,7 +65,7 @@ class Space:
         if self.objects.pop(key, None) is not None:
             self._ordered = None
 
-    def below(self, inside: str) -> list[str]:
+    def keys_in(self, inside: str) -> list[str]:
         """The keys that begin with ``inside``, which is empty or ends with a slash, ascending; needs the lock."""
         if self._ordered is None:
             self._ordered = sorted(self.objects)
@@ -188,7 +188,7 @@ class MemoryStore:
     def _paths(self, prefix: str) -> Paths:
         inside = self._inside + (f"{check_prefix(self.location.uri, prefix)}/" if prefix else "")
         with self._space.lock:
-            return [key[len(self._inside) :] for key in self._space.below(inside)]
+            return [key[len(self._inside) :] for key in self._space.keys_in(inside)]
 
     def _entry(self, path: str) -> _Entry:
         try:

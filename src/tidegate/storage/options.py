@@ -63,7 +63,7 @@ _KNOWN = {
 }
 # `use_fabric_endpoint` is a switch, not an address.
 _ENDPOINT = re.compile(r"(?<!use_fabric_)endpoint(_url)?(_s3)?$")
-# Bounded: a store that does not answer must end a pass with an error, not hold it up for ever.
+# Bounded: a store that does not respond must fail the pass, not block it forever.
 _RETRIES = {"max_retries": "7", "retry_timeout": "90s"}
 _UNITS = {"ms": timedelta(milliseconds=1), "s": timedelta(seconds=1), "m": timedelta(minutes=1)}
 _SECRET_WORDS = ("secret", "key", "token", "password", "credential", "sas")
@@ -113,7 +113,7 @@ def of_scheme(options: Options, scheme: str) -> dict[str, str]:
 
 
 def check_endpoints(config: Mapping[str, str]) -> None:
-    """:class:`ConfigError` for the address of a server that is none: the client would end with a panic of its own."""
+    """Raise :class:`ConfigError` for an endpoint that is not an http(s) address: the client itself would panic."""
     for name, value in config.items():
         if not _ENDPOINT.search(name):
             continue
@@ -181,9 +181,9 @@ def split_uri(uri: str) -> tuple[str, str, str]:
             f"give a path or a URI that begins with one of {', '.join(SCHEMES)}://",
         )
     if "\0" in unquote(rest):
-        raise StorageError(f"{uri!r} is not a location: no path has a NUL character in it", "take it out")
+        raise StorageError(f"{uri!r} is not a location: a path cannot contain a NUL character", "remove it")
     if "?" in rest or "#" in rest:
-        raise StorageError(f"{uri}: a location has no '?' or '#'", "write them as %3F and %23")
+        raise StorageError(f"{uri}: a location cannot contain '?' or '#'", "write them as %3F and %23")
     authority, _, path = rest.partition("/")
     if scheme != "file" and not authority:
         raise StorageError(f"{uri} names no bucket", f"write {scheme}://BUCKET/PATH")

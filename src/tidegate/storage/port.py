@@ -176,7 +176,6 @@ class Requests:
             self.keys += keys
 
     def count(self, verb: str) -> None:
-        """Count one request of that kind."""
         with self._lock:
             setattr(self, verb, getattr(self, verb) + 1)
 
@@ -219,7 +218,6 @@ class Uploads:
 
     @property
     def counts(self) -> UploadCounts:
-        """All counts so far."""
         return self._counts
 
     @contextmanager
@@ -365,7 +363,7 @@ class ObjectStore(Protocol):
     def uploads(self) -> Uploads: ...
     @property
     def concurrency(self) -> int:
-        """How many concurrent requests pay off: 1 if waiting for an answer costs nothing."""
+        """How many concurrent requests pay off: 1 if there is no latency to hide."""
 
     def exists(self) -> bool:
         """Whether the place itself exists: false for a missing local directory only."""
@@ -422,7 +420,7 @@ class ObjectStore(Protocol):
         """Force objects that other programs wrote here to disk, with their names; missing objects are fine.
 
         Everything that the store writes itself is on disk when the call returns, unless the location says otherwise.
-        Remote stores answer only then anyway.
+        Remote stores acknowledge a write only then anyway.
         """
 
     def delete(self, path: str) -> None:
@@ -539,7 +537,6 @@ _BAD_KEY = re.compile(r'Error parsing Path "(.*?)": |Path "(.*?)" contained', re
 
 
 def object_missing(uri: str) -> ObjectMissing:
-    """There is nothing at ``uri``."""
     return ObjectMissing(f"{uri} does not exist", "check the path, and whether something deletes files there")
 
 
@@ -550,10 +547,11 @@ def object_changed(uri: str, detail: str) -> ObjectChanged:
     )
 
 
-def truncated_error(uri: str, found: int, announced: int) -> StorageUnavailable:
-    """Part of an answer was lost, and the rest looks complete."""
+def response_truncated(uri: str, found: int, announced: int) -> StorageUnavailable:
+    """A response was truncated, although the client took it for complete."""
     return StorageUnavailable(
-        f"cannot read {uri}: {found} bytes arrived of {announced}", "try again; something on the way cuts answers short"
+        f"cannot read {uri}: received {found} of {announced} bytes",
+        "retry; something between here and the store truncates responses",
     )
 
 
@@ -590,7 +588,7 @@ def from_os(error: OSError, uri: str, action: str) -> StorageError:
         case errno.EMFILE | errno.ENFILE:
             return StorageError(problem, "raise the limit of open files (ulimit -n)")
         case number if number in _PASSING:
-            return StorageUnavailable(problem, "try again; if it stays, check the disk or the mount")
+            return StorageUnavailable(problem, "retry; if it persists, check the disk or the mount")
         case _:
             return StorageError(problem, "check the location and its file system")
 
@@ -609,7 +607,7 @@ def from_client(error: Exception, uri: str, action: str) -> StorageError:
     # The status is 404, but no object is missing: something removed the unfinished upload.
     if action.startswith(_WRITING) and code == "NoSuchUpload":
         return StorageUnavailable(
-            f"cannot {action} {uri} (the store answered {code})", "try again; something removed the unfinished upload"
+            f"cannot {action} {uri} (the store returned {code})", "retry; something removed the unfinished upload"
         )
     if action == "read" and (kind == "PreconditionError" or status_of(error) == 412):
         return object_changed(uri, "its etag differs")
@@ -617,7 +615,7 @@ def from_client(error: Exception, uri: str, action: str) -> StorageError:
 
 
 def status_of(error: Exception) -> int:
-    """The HTTP status in an error of the client; 0 if there was no answer."""
+    """The HTTP status in an error of the client; 0 if there was no response."""
     found = _STATUS.search(str(error))
     return int(found[1] or found[2]) if found else 0
 
@@ -629,9 +627,9 @@ def is_past_the_end(error: Exception) -> bool:
 
 def _error_by_status(error: Exception, uri: str, problem: str, status: int, code: str) -> StorageError:
     kind, text = type(error).__name__, str(error)
-    answered = f"{problem} (the store answered {' '.join(filter(None, (str(status or ''), code)))})"
+    refused = f"{problem} (the store returned {' '.join(filter(None, (str(status or ''), code)))})"
     if code in ("NoSuchBucket", "ContainerNotFound"):
-        return StorageError(answered, f"{_bucket(uri)} does not exist: create it, or correct the URI")
+        return StorageError(refused, f"{_bucket(uri)} does not exist: create it, or correct the URI")
     if isinstance(error, FileNotFoundError) or status == 404:
         return object_missing(uri)
     if "BadScheme" in text:
@@ -641,16 +639,16 @@ def _error_by_status(error: Exception, uri: str, problem: str, status: int, code
     if "169.254." in text or "metadata" in text.lower():
         return AccessDenied(f"{problem}: no credentials", "set the storage options or the environment variables")
     if status in (401, 403) or kind in ("PermissionDeniedError", "UnauthenticatedError"):
-        return AccessDenied(answered, "check the credentials in the storage options and what they may do there")
+        return AccessDenied(refused, "check the credentials in the storage options and what they may do there")
     if status >= 500 or status in (408, 409, 412, 429) or code in _RETRY_CODES or kind in _CONTRADICTIONS:
-        return StorageUnavailable(answered, "try again later; the store is overloaded or out of order")
+        return StorageUnavailable(refused, "retry later; the store is overloaded or down")
     if "invalid list response" in text:
-        return StorageUnavailable(f"{problem}: the answer is cut short", "try again; nothing of it was used")
+        return StorageUnavailable(f"{problem}: the response was truncated", "retry; none of it was used")
     if "HTTP error" in text or "error sending request" in text or isinstance(error, TimeoutError):
-        return StorageUnavailable(f"{problem}: no answer", "check the endpoint and the network, then try again")
+        return StorageUnavailable(f"{problem}: no response", "check the endpoint and the network, then retry")
     if kind == "NotSupportedError":
         return StorageError(f"{problem}: the store does not support it", "use a store with conditional writes")
-    return StorageError(answered if status else f"{problem} ({kind})", "check the location and storage options")
+    return StorageError(refused if status else f"{problem} ({kind})", "check the location and storage options")
 
 
 def _bucket(uri: str) -> str:

@@ -48,8 +48,8 @@ from tidegate.storage.port import (
     join_path,
     object_changed,
     path_problem,
+    response_truncated,
     safe_cause,
-    truncated_error,
 )
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 def keys_below(location: Location, prefix: str, *, deep: bool) -> tuple[list[str], list[str]]:
     """The directories and the objects in ``prefix``, or everything below it, with unchanged keys, ascending.
 
-    ``OSError`` if this client gets no answer.
+    ``OSError`` if this client gets no response.
     """
     from pyarrow.fs import FileSelector, FileType
 
@@ -222,7 +222,7 @@ class RemoteStore:
     def _heads(self, keys: Iterable[str], known: Known | None) -> Iterator[Sequence[ObjectMeta]]:
         """The objects at ``keys``, requested one by one, page by page; missing ones are left out."""
         wanted = (key for key in keys if not (known and known(key)))
-        # pyarrow lists no etags, so each object has to be asked for.
+        # pyarrow lists no etags, so each object needs a HEAD request.
         with ThreadPoolExecutor(self.concurrency, "head") as pool:
             while page := list(islice(wanted, PAGE)):
                 yield [meta for meta in pool.map(self._meta, page) if meta is not None]
@@ -318,17 +318,17 @@ class RemoteStore:
 
     def _read_block(self, path: str, start: int, end: int, etag: str | None, size: int) -> bytes:
         with self._map_errors(path, "read"):
-            answer = self._get_part(path, start, end, etag)
-            if answer.meta["size"] != size:
-                raise object_changed(self._uri(path), f"it has {answer.meta['size']} bytes instead of {size}")
-            return self._read_response(path, answer)
+            response = self._get_part(path, start, end, etag)
+            if response.meta["size"] != size:
+                raise object_changed(self._uri(path), f"it has {response.meta['size']} bytes instead of {size}")
+            return self._read_response(path, response)
 
-    def _read_response(self, path: str, answer: GetResult) -> bytes:
+    def _read_response(self, path: str, response: GetResult) -> bytes:
         """Read the announced number of bytes; fewer would silently lose records."""
-        start, end = answer.range
-        content = bytes(answer.bytes())
+        start, end = response.range
+        content = bytes(response.bytes())
         if len(content) != end - start:
-            raise truncated_error(self._uri(path), len(content), end - start)
+            raise response_truncated(self._uri(path), len(content), end - start)
         return content
 
     def _get_part(self, path: str, start: int, end: int, etag: str | None) -> GetResult:
@@ -404,8 +404,8 @@ class RemoteStore:
             cause = safe_cause(error, self._secrets)
             raise Mask.of(*self._secrets).error(from_client(error, self._uri(path), action)) from cause
         except BaseException as error:
-            # The client's own word for a bug of its, or for an endpoint of the environment that is no address.
+            # How the native client reports its own bugs, and an endpoint in the environment that is not an address.
             if type(error).__name__ != "PanicException":
                 raise
-            problem = f"cannot {action} {self._uri(path)}: the store's client broke down ({type(error).__name__})"
+            problem = f"cannot {action} {self._uri(path)}: the store's client crashed ({type(error).__name__})"
             raise StorageError(problem, "check the endpoint in the storage options and the environment") from None

@@ -61,7 +61,7 @@ def _remote(location: Location, scheme: str, authority: str, path: str) -> Objec
         raise unknown_option(location.uri, scheme, config, error) from None
     except (BaseError, ValueError) as error:
         raise StorageError(
-            f"{location.uri}: the storage options make no {scheme}:// client ({type(error).__name__})",
+            f"{location.uri}: cannot create a {scheme}:// client from the storage options ({type(error).__name__})",
             f"check the values of {', '.join(map(str.upper, config)) or 'the environment variables'}",
         ) from None
     return RemoteStore(location, client)
@@ -123,7 +123,6 @@ class TablePlaces:
 
     @classmethod
     def of(cls, project: ProjectSpec) -> TablePlaces:
-        """The table places of a project."""
         # Copied first: another thread may put its own project there meanwhile.
         for known, places in tuple(_newest):
             if known is project:

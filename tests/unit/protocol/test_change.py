@@ -23,7 +23,7 @@ from tidegate.protocol.table import CommitNote, no_rows
 
 SCHEMA = pa.schema([("id", pa.int64())])
 FILE = DataFile("a.parquet", 10, 3, {})
-STATE = NextState.whole({"next": 1})
+STATE = NextState.of({"next": 1})
 STEP = StagedStep("run", {}, {})
 
 

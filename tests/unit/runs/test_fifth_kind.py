@@ -127,7 +127,7 @@ class CounterTracker(Tracker):
         opened = source.open()
         before, after = source.state_of(opened), 0 if edit.reset else int(edit.to or "")
         state = self.encode(after)
-        done = source.positions.commit(opened, Change(NextState.whole(state), action="watermark set"))
+        done = source.positions.commit(opened, Change(NextState.of(state), action="watermark set"))
         return WatermarkMove(
             *source.names,
             action="watermark set",
@@ -174,7 +174,7 @@ class CounterWalk:
         )
         written = self.run.engine.write_rows(rows, task)
         state = source.tracker.encode(newest)
-        change = Change(NextState.whole(state), AppendFiles((Written(task.written, (), written.data_files),)))
+        change = Change(NextState.of(state), AppendFiles((Written(task.written, (), written.data_files),)))
         return self.run.commit(position, change, newest)
 
 

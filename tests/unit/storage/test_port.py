@@ -271,7 +271,7 @@ def test_a_refused_condition_of_a_plain_write_may_be_tried_again(status: int) ->
 def test_a_listing_cut_short_may_be_tried_again() -> None:
     error = from_client(RuntimeError("Got invalid list response: tag not closed"), URI, "list")
     assert type(error) is StorageUnavailable
-    check_names(error, "list", URI, "short")
+    check_names(error, "list", URI, "truncated")
 
 
 def test_a_missing_bucket_is_not_a_missing_object() -> None:
