@@ -35,7 +35,7 @@ def live_without_a_word(server: FileServer, monkeypatch: pytest.MonkeyPatch, *da
     """Four days as an earlier version read them, which did not ask."""
     with monkeypatch.context() as earlier:
         earlier.setattr("tidegate.config.work_units.repeat_problems", lambda source, pipeline: iter(()))
-        earlier.setattr("tidegate.runs.unit_walk.check_repeats", lambda source, plan: None)
+        earlier.setattr("tidegate.core.units.plan.UnitPlan.refusal", None)
         server.live(*dates)
 
 

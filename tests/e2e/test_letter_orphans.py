@@ -84,7 +84,7 @@ def test_who_slept_with_letters_cannot_commit_them_after_the_fence(lake: Lake) -
     state = dict(opened.state or {})
     sleeping = write_answers(place, [letter], DISCARDED, uuid7())
     debts = letter_debts(sleeping, place, opened)
-    change = Change(NextState(state, place.embedded(state)), letters=sleeping, debts=debts)
+    change = Change(NextState(state, place.abridge(state)), letters=sleeping, debts=debts)
     age(letters(lake))
     assert of_letters(clean(lake.project).tables).removed.count == 1
     with pytest.raises(CommitLost):

@@ -102,7 +102,7 @@ def test_who_slept_with_a_part_in_its_hands_cannot_commit_it(lake: Lake) -> None
     assert clean(lake.project).tables[0].removed.count == 1
     encoded = place.tracker.encode(state)
     with pytest.raises(CommitLost):
-        place.positions.commit(opened, moved(encoded, embedded=place.embedded(encoded)))
+        place.positions.commit(opened, moved(encoded, embedded=place.abridge(encoded)))
     assert lake.run().ok
 
 

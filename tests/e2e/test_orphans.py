@@ -230,7 +230,7 @@ def test_what_is_younger_than_the_fence_stays_whatever_the_limit(lake: Lake) -> 
     with scratch() as database:
         scan = TableScan([place], database, ignore)
         assert scan.look()
-        (orphan,) = scan.unnamed()
+        (orphan,) = scan.list_unnamed()
         assert scan.remove(orphan.modified, utc_now(), timedelta(0)).count == 0
         assert left.exists()
         assert scan.remove(orphan.modified + timedelta(seconds=1), utc_now(), timedelta(0)).count == 1
@@ -332,7 +332,7 @@ def test_what_is_committed_while_orphans_are_looked_for_is_not_removed(lake: Lak
     with scratch() as database:
         scan = TableScan([place], database, ignore)
         assert scan.look()
-        assert [each.path for each in scan.unnamed()] == [file.path]
+        assert [each.path for each in scan.list_unnamed()] == [file.path]
         place.positions.commit(opened, _change(opened, file))
         fenced = fence([place])
         scan.look_again()

@@ -43,7 +43,7 @@ def half_read(lake: Lake) -> str:
     partly = {HALF: RecordsRead(READ, now.size, now.etag)}
     encoded = place.tracker.encode(type(state)(**{**fields(state), "files": partly}))
     coverage = (Coverage(HALF, now.size, now.etag, 0, READ, eof=False, rows=READ),)
-    place.positions.commit(opened, moved(encoded, embedded=place.embedded(encoded), coverage=coverage))
+    place.positions.commit(opened, moved(encoded, embedded=place.abridge(encoded), coverage=coverage))
     return file.read_text()
 
 

@@ -419,7 +419,7 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
         self._production = production = self._bound.state_of(self._bound.open(read_only=True))
         record = ReplayRecord(self._bound, self._pipeline, self._config, self._clock)
         # The bounds decide where chunks end; read as another kind than before, they would not be the recorded chunks.
-        if not self._fresh and self._fit(record.recorded_kind()):
+        if not self._fresh and self._fit(record.find_recorded_kind()):
             record = ReplayRecord(self._bound, self._pipeline, self._config, self._clock)
         self._record = record
         self._checks = checks = self._checks_at(production)
@@ -594,7 +594,7 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
         with gathered.lane:
             if not record.commit(number, change):
                 return 0
-            gathered.lane.committed()
+            gathered.lane.release()
             return batch.rows
 
     def _since(self, chunk: Chunk) -> int | None:

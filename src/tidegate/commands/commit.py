@@ -39,7 +39,7 @@ from tidegate.runs.committer import (
     CommitterCounts,
     TableCommitter,
     next_state,
-    recorded_positions,
+    read_positions,
 )
 from tidegate.runs.file_source import FileSource
 from tidegate.runs.loop import stops_on_signals
@@ -218,11 +218,11 @@ class FileAdopting:
 
     def _add(self, opened: Position, columns: TableColumns, found: _ForeignFound) -> FileAdoption:
         files = found.foreign.data_files
-        state = next_state(opened, recorded_positions(opened), files)
+        state = next_state(opened, read_positions(opened), files)
         rows = sum(file.record_count for file in files)
         groups = (
             *self._committer.first_columns(columns, opened),
-            *found.foreign.written(columns.partition_columns),
+            *found.foreign.group_files(columns.partition_columns),
         )
         change = Change(state, write_files(groups), action="commit")
         (after,) = self._committer.send(opened, change)

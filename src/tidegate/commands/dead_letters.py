@@ -186,7 +186,7 @@ def _plan_retry(
     files = (*lines.files, *(file for result in whole.results for file in result.data_files))
     write: Write = write_files([Written(columns.table, columns.partition_columns, files)])
     if frames is not None:
-        write = frames.write_files(frames.placed(task, files), opened, columns)
+        write = frames.write_files(frames.place_files(task, files), opened, columns)
     change = _change(opened, bound, new + answers, write, "dlq retry", coverage_of(whole.results))
     return _Answer(change, replace(told, answered=len(good), rows=write.rows, new_letters=new.opened))
 
@@ -264,7 +264,7 @@ def _change(
     if opened.state is None:
         raise TidegateError(f"{bound.key}: nothing was ever committed, so it has no dead letters", "run it first")
     return Change(
-        NextState(opened.state, bound.embedded(opened.state)),
+        NextState(opened.state, bound.abridge(opened.state)),
         write,
         coverage=coverage,
         letters=letters,

@@ -13,7 +13,7 @@ from tidegate.commands.project import Config, load, on_engine, sources_of
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.reports.checks import Check
 from tidegate.reports.wording import count
-from tidegate.runs.checks import collect_checks, local_driver, space, writable
+from tidegate.runs.checks import check_local_driver, check_space, check_writable, collect_checks
 from tidegate.runs.tracker import Examinable, TrackedSource
 from tidegate.schema.literals import describe_reader, find_native
 from tidegate.spark.jars import S3, fetched_jars, find_java, java_version
@@ -52,7 +52,7 @@ def _machine(engine: EngineKind) -> Iterator[Check]:
         yield from (_java(), _jars())
     else:
         yield Check("engine", "ok", "local: this process appends rows, without Java")
-    yield space(tempfile.gettempdir(), "temporary files")
+    yield check_space(tempfile.gettempdir(), "temporary files")
 
 
 def examine_project(project: ProjectSpec, sources: Sequence[TrackedSource]) -> tuple[Check, ...]:
@@ -63,7 +63,7 @@ def examine_project(project: ProjectSpec, sources: Sequence[TrackedSource]) -> t
         found += bound.tracker.source_checks(bound) if isinstance(bound.tracker, Examinable) else []
         if project.engine is EngineKind.LOCAL and isinstance(bound.source.read, JdbcRead):
             name = f"source {bound.key}"
-            found += collect_checks(name, partial(local_driver, name, bound.source.read))
+            found += collect_checks(name, partial(check_local_driver, name, bound.source.read))
         found += _table(bound, project.engine)
         found += _provider(bound)
     # Drivers and servers quote what they were sent.
@@ -132,7 +132,7 @@ def _table(bound: TrackedSource, engine: EngineKind) -> list[Check]:
             yield Check(name, "fail", f"only Spark writes it: {'; '.join(opened.needs_frames)}", "set engine: spark")
         if isinstance(bound.tracker, Examinable):
             yield from bound.tracker.table_checks(bound, name, opened, state)
-        yield from writable(name, bound.table_uri)
+        yield from check_writable(name, bound.table_uri)
 
     return collect_checks(name, look)
 

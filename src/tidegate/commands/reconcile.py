@@ -20,7 +20,7 @@ from tidegate.observe.events import Emit, ignore
 from tidegate.reports.reconcile import ReconcileReport
 from tidegate.runs.bind import is_files
 from tidegate.runs.loop import stops_on_signals
-from tidegate.runs.reconcile import ReconcileOptions, Reconciling, checked_age
+from tidegate.runs.reconcile import ReconcileOptions, Reconciling, check_age
 
 
 def reconcile(
@@ -42,7 +42,7 @@ def reconcile(
     unless ``force``. Without either, nothing is written.
     """
     flag = stop or threading.Event()
-    age = checked_age(older_than, force=force) if clean else older_than
+    age = check_age(older_than, force=force) if clean else older_than
     project = load(config)
     if ingest:
         project = on_engine(project, engine, pipeline=pipeline)

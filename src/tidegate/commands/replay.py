@@ -396,7 +396,7 @@ class FileReplay(Replay[FileSource, ReplayReport]):
         before = [letter for letter in select_letters(self._bound, LetterChoice()) if letter.file in paths]
         letters = letters_of(results) + write_answers(self._bound, before, REPLAYED, self._run)
         return Change(
-            NextState(state, self._bound.embedded(state)),
+            NextState(state, self._bound.abridge(state)),
             write,
             # An empty coverage for files that are gone, so that the ledger no longer counts their rows.
             coverage=(*coverage_of(results), *(Coverage(path, 0, None, 0, 0, True) for path in choice.dropped)),

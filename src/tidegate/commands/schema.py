@@ -41,7 +41,7 @@ from tidegate.reports.table import (
 )
 from tidegate.reports.wording import count
 from tidegate.runs.file_source import FILES_PER_PLAN, FileSource, discover_files
-from tidegate.runs.lanes import fields_of_table, known_fields, read_remembered, whole_columns, with_rescued
+from tidegate.runs.lanes import fields_of_table, find_known_fields, make_columns, read_remembered, with_rescued
 from tidegate.runs.lanes import sample as sample_files
 from tidegate.runs.pass_ import CommitCommand, Pass
 from tidegate.runs.tracker import PassRules
@@ -98,7 +98,7 @@ def _update(bound: FileSource, lines: int, confirm: Callable[[SchemaInference], 
         return report
     check_agreement(found)
     # Only for its checks: remembered columns that the sink cannot take would fail every later run.
-    whole_columns(bound.pipeline, with_rescued(bound.pipeline, found.fields))
+    make_columns(bound.pipeline, with_rescued(bound.pipeline, found.fields))
     if not confirm(report):
         return report
     if before is None:
@@ -238,7 +238,7 @@ def compare_columns(bound: FileSource) -> SchemaDiff:
         evolution = pipeline.schema.evolution.value
         return SchemaDiff(pipeline.name, pipeline.sink.table.uri, evolution, (), ok=True, notes=(_TRANSFORMED,))
     table = opened.schema()
-    known = known_fields(bound, table)
+    known = find_known_fields(bound, table)
     fields = None if known is None else with_rescued(pipeline, known)
     notes: tuple[str, ...] = ()
     changes: tuple[SchemaChange, ...] = ()
@@ -246,7 +246,7 @@ def compare_columns(bound: FileSource) -> SchemaDiff:
         notes = ("the columns are not known yet: the next run infers them (`tidegate schema infer`)",)
     elif table is None:
         notes = ("there is no table yet: the next run creates it",)
-        whole, _ = whole_columns(pipeline, fields)
+        whole, _ = make_columns(pipeline, fields)
         changes = tuple(SchemaChange(path, Kind.NEW.value, None, kind, "created") for path, kind in paths_of(whole))
     else:
         changes = tuple(_changes(bound, table, opened.partition_columns, fields))
@@ -257,7 +257,7 @@ def compare_columns(bound: FileSource) -> SchemaDiff:
 def _changes(
     bound: FileSource, table: pa.Schema, partition_columns: tuple[str, ...], fields: tuple[FieldSpec, ...]
 ) -> Iterator[SchemaChange]:
-    whole, keys = whole_columns(bound.pipeline, fields)
+    whole, keys = make_columns(bound.pipeline, fields)
     if keys != partition_columns:
         text = f"the table is partitioned by {list(partition_columns)}, the pipeline by {list(keys)}"
         yield SchemaChange("sink.partition_by", "partitioning", str(list(partition_columns)), str(list(keys)), "", text)
@@ -307,7 +307,7 @@ def _replace_columns(bound: FileSource, confirm: Callable[[TableRewrite], bool])
         if not report.changes or not confirm(report):
             return opened
         state = bound.tracker.encode(bound.state_of(opened))
-        done = run.commit(opened, Change(NextState(state, bound.embedded(state)), write, action="schema replace"))
+        done = run.commit(opened, Change(NextState(state, bound.abridge(state)), write, action="schema replace"))
         seconds = time.monotonic() - started
         report = replace(report, table_version=done.table_version, applied=True, seconds=seconds)
         return done
@@ -320,12 +320,12 @@ def _replace_columns(bound: FileSource, confirm: Callable[[TableRewrite], bool])
 def _plan_replacement(bound: FileSource, opened: Position) -> tuple[ReplaceRows, TableRewrite]:
     pipeline = bound.pipeline
     snapshot = bound.positions.site.delta.snapshot()
-    fields = known_fields(bound, None)
+    fields = find_known_fields(bound, None)
     if snapshot is None or opened.state is None:
         raise TableError(f"{bound.key}: there is no table to replace the columns of", "run the pipeline first")
     if fields is None:
         raise SchemaMismatch(f"{bound.key}: no columns are declared", "declare schema.fields")
-    columns, keys = whole_columns(pipeline, with_rescued(pipeline, fields))
+    columns, keys = make_columns(pipeline, with_rescued(pipeline, fields))
     check_partitioning(snapshot.facts.partition_columns, keys)
     check_replaceable(snapshot.facts, pipeline.sink.table.uri)
     return ReplaceRows(None, no_rows, columns, keys), _describe_replacement(bound, snapshot, columns, keys)

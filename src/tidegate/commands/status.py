@@ -87,9 +87,9 @@ def status_of(source: TrackedSource, now: datetime) -> SourceStatus:
     committed: datetime | None = None
     summary: Summary = source.tracker.summary(source.tracker.decode(None))
     try:
-        recorded = source.recorded()
+        recorded = source.read_recorded()
         committed = source.last_commit_at(recorded)
-        state = source.known_state(recorded)
+        state = source.decode_recorded(recorded)
         summary = source.tracker.summary(state)
         backlog = source.tracker.backlog(source, state, 0 if recorded is None else recorded.version, now)
     # One source that cannot be read must not hide the others; what is known of it is shown all the same.

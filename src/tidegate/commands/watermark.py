@@ -68,8 +68,8 @@ def _edit(source: TrackedSource, edit: WatermarkEdit, confirm: Callable[[Waterma
 
 def watermark_of(source: TrackedSource) -> WatermarkView:
     """The complete recorded state of a source."""
-    recorded = source.recorded()
-    summary: Summary = source.tracker.summary(source.known_state(recorded))
+    recorded = source.read_recorded()
+    summary: Summary = source.tracker.summary(source.decode_recorded(recorded))
     return WatermarkView(
         *source.names,
         version=0 if recorded is None else recorded.version,

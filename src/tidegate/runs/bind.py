@@ -13,7 +13,7 @@ from tidegate.observe.events import Emit, ignore
 from tidegate.protocol.change import SourceKey, State
 from tidegate.protocol.dead_letters import KIND as LETTERS
 from tidegate.protocol.dead_letters import DeadLetterTable
-from tidegate.protocol.documents import WORK as WORK
+from tidegate.protocol.documents import WORK
 from tidegate.protocol.follow_ups import WorkRemover
 from tidegate.protocol.ledger_blocks import describe_state
 from tidegate.protocol.position import INFERRED_SCHEMA, InferredSchema, Pace, Payer, TableContext
@@ -105,7 +105,7 @@ def _copy(project: ProjectSpec, key: SourceKey, tracker: Tracker) -> StateCopy:
     def text(recorded: State) -> str:
         state = tracker.decode(recorded)
         return WatermarkSerializer.serialize(
-            tracker.copied(state) if isinstance(tracker, Copied) else tracker.encode(state)
+            tracker.make_copy(state) if isinstance(tracker, Copied) else tracker.encode(state)
         )
 
     in_debt = isinstance(tracker, Copied) and tracker.copy_in_debt

@@ -25,7 +25,7 @@ FREE_BYTES = 2 * 1024**3
 ANSWER_SECS = 3.0
 
 
-def answers(name: str, kind: str, source: ColumnSource) -> Check:
+def check_address(name: str, kind: str, source: ColumnSource) -> Check:
     """Whether anything listens at the address of a source."""
     address = address_of(source)
     if address is None:
@@ -49,7 +49,7 @@ def jdbc_checks(name: str, read: JdbcRead, source: ColumnSource | UnitSource) ->
         yield Check(name, "ok", told)
 
 
-def local_driver(name: str, read: JdbcRead) -> Iterator[Check]:
+def check_local_driver(name: str, read: JdbcRead) -> Iterator[Check]:
     """Whether the local engine has the driver for a database, and understands its address."""
     from tidegate.sources.databases import open_database
 
@@ -103,7 +103,7 @@ def collect_checks(name: str, look: Callable[[], Iterator[Check]]) -> list[Check
         return [Check(name, "fail", error.problem, error.remedy)]
 
 
-def writable(name: str, uri: str) -> Iterator[Check]:
+def check_writable(name: str, uri: str) -> Iterator[Check]:
     """Whether a local table's folder, or the nearest one above it, is writable."""
     scheme, _, path = split_uri(uri)
     if scheme != "file":
@@ -113,10 +113,10 @@ def writable(name: str, uri: str) -> Iterator[Check]:
         folder = os.path.dirname(folder)
     if not os.access(folder, os.W_OK):
         yield Check(name, "fail", f"{folder} is not writable", "change its permissions, or the table_uri")
-    yield space(folder, "the table")
+    yield check_space(folder, "the table")
 
 
-def space(folder: str, what: str) -> Check:
+def check_space(folder: str, what: str) -> Check:
     free = shutil.disk_usage(folder).free
     told = f"{free / 1024**3:.1f} GiB free for {what} in {folder}"
     if free < FREE_BYTES:

@@ -54,7 +54,7 @@ from tidegate.reports.checks import Check
 from tidegate.reports.plan import ColumnSourcePlan
 from tidegate.reports.watermark import FileSet, StateTable, WatermarkMove
 from tidegate.reports.wording import count
-from tidegate.runs.checks import answers, collect_checks, jdbc_checks
+from tidegate.runs.checks import check_address, collect_checks, jdbc_checks
 from tidegate.runs.engine import ColumnRows
 from tidegate.runs.pass_ import Lane, Pass
 from tidegate.runs.replay_record import replay_source
@@ -133,7 +133,7 @@ class ColumnTracker(Tracker, Described, Copied, Editable, Replayable, Examinable
     def encode(self, state: ColumnState) -> dict[str, object]:
         return encode_columns(state)
 
-    def copied(self, state: ColumnState) -> Mapping[str, Any]:
+    def make_copy(self, state: ColumnState) -> Mapping[str, Any]:
         """The values by column, and the columns that are read inclusively."""
         return state.complete()
 
@@ -199,7 +199,7 @@ class ColumnTracker(Tracker, Described, Copied, Editable, Replayable, Examinable
             raise TidegateError(
                 f"{source.pipeline.name!r} is a column source and has no partitions", "leave partition out"
             )
-        texts = self._spelled(edit.values or {})
+        texts = self._spell_columns(edit.values or {})
         source = source.for_edit()
         opened = source.positions.open()
         if opened.table_version < 0:
@@ -236,7 +236,7 @@ class ColumnTracker(Tracker, Described, Copied, Editable, Replayable, Examinable
         done = source.record_edit(opened, state, action)
         return replace(move, version=done.version, table_version=done.table_version, applied=True)
 
-    def _spelled(self, values: Mapping[str, str]) -> dict[str, str]:
+    def _spell_columns(self, values: Mapping[str, str]) -> dict[str, str]:
         """Texts by watermark column, with the columns' spelling."""
         known = self.source.watermark_columns
         texts = {spell(name, known): text for name, text in values.items()}
@@ -345,7 +345,7 @@ class ColumnWalk:
             # The bounds are fixed before the read: rows that arrive in between lie above them and wait for the next
             # run.
             return self._write(position, plan, self._read(reader, bounds.rows), bounds)
-        return self._write(position, plan, self._read(reader, _uncapped(plan, reader)), None)
+        return self._write(position, plan, self._read(reader, _bound_read(plan, reader)), None)
 
     def _make_plan(self, position: Position) -> ColumnPlan:
         run, pipeline = self._run, self._source.pipeline
@@ -478,7 +478,7 @@ class ColumnWalk:
         write = lane.write(loaded, position, keys, written.rows, counts)
         self._tell_columns(position, write.schema.names, written.rows)
         after = self._run.commit(position, self._change(bounds, write), bounds.state)
-        lane.committed()
+        lane.release()
         return after
 
     def _change(self, bounds: ReadBounds, write: Write) -> Change:
@@ -546,7 +546,7 @@ class ColumnWalk:
         return fix_bounds(plan, self._run.state, written.greatest)
 
 
-def _uncapped(plan: ColumnPlan, reader: Reader) -> RowFilter:
+def _bound_read(plan: ColumnPlan, reader: Reader) -> RowFilter:
     """The request to a source that does not know its greatest values: rows without a watermark are then counted."""
     upper = reader.upper(plan.now) if isinstance(reader, Bounded) else {}
     caps = {column: Bound(value, inclusive=True) for column, value in upper.items()}
@@ -588,7 +588,7 @@ def _value(column: str, text: str, stored: Value | None) -> Value | None:
 def _reached(name: str, kind: str, source: ColumnSource) -> Check:
     """Whether anything listens at the source, or its folder can be listed."""
     if not isinstance(source.read, TableRead):
-        return answers(name, kind, source)
+        return check_address(name, kind, source)
     location = source.read.location
     if next(iter(open_store(location).list(scope=Scope())), None) is None:
         return Check(name, "warn", f"{kind}: there is nothing at {location.uri}", "correct source_uri")

@@ -159,7 +159,7 @@ class TableCommitter:
         pending = list_pending(self._store)
         failpoint("staging.commit.listed")
         self._look_at_age(pending)
-        folds = self._folds(pending, recorded_positions(opened))
+        folds = self._folds(pending, read_positions(opened))
         self._snapshot = None
         # A unit that names files of the last commit once more must not double their rows.
         before = set(opened.data_files).union(*(fold.opened.data_files for fold in folds.values()))
@@ -274,7 +274,7 @@ class TableCommitter:
 
     def _change(self, opened: Position, taken: CommitBatch) -> Change:
         """The change of the committer's own position."""
-        recorded = {name: list(entry) for name, entry in recorded_positions(opened).items()}
+        recorded = {name: list(entry) for name, entry in read_positions(opened).items()}
         units = {key: (position + 1, position) for key, (position, _) in taken.stale.items()}
         for fold, _ in taken.sources:
             # Without an entry the next committer takes this commit as the first valid base, and rejects what was
@@ -288,7 +288,7 @@ class TableCommitter:
         state = next_state(opened, recorded, foreign.data_files)
         return Change(
             state,
-            write_files((*self.first_columns(columns, opened), *foreign.written(columns.partition_columns))),
+            write_files((*self.first_columns(columns, opened), *foreign.group_files(columns.partition_columns))),
             debts=(debt(units, [*foreign.taken, *foreign.duplicates], rejected, archive=self._archive),),
             action="commit",
         )
@@ -338,7 +338,7 @@ def next_state(opened: Position, recorded: Mapping[str, Sequence[int]], files: S
     return NextState({**embedded, "foreign": kept}, embedded)
 
 
-def recorded_positions(opened: Position) -> Mapping[str, Sequence[int]]:
+def read_positions(opened: Position) -> Mapping[str, Sequence[int]]:
     """Up to which position the committer moved each source, and the first table version valid for plans."""
     positions = (opened.state or {}).get("positions", {})
     return positions if isinstance(positions, Mapping) else {}

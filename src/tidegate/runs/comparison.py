@@ -45,7 +45,7 @@ def scratch() -> Iterator[sqlite3.Connection]:
     """An empty database in the folder for temporary files; gone after the block."""
     with (
         tempfile.TemporaryDirectory(prefix="tidegate-reconcile-") as folder,
-        _mapped(folder),
+        _map_errors(folder),
         closing(sqlite3.connect(os.path.join(folder, "files.db"), isolation_level=None)) as database,
     ):
         database.executescript(_SETTINGS)
@@ -53,15 +53,15 @@ def scratch() -> Iterator[sqlite3.Connection]:
 
 
 def fill(
-    database: sqlite3.Connection, statement: str, rows: Iterable[tuple[object, ...]], told: Callable[[int], None]
+    database: sqlite3.Connection, statement: str, rows: Iterable[tuple[object, ...]], tell: Callable[[int], None]
 ) -> int:
-    """Run ``statement`` for every row, some thousands at a time; ``told`` gets the number so far."""
+    """Run ``statement`` for every row, some thousands at a time; ``tell`` gets the number so far."""
     total = 0
     left = iter(rows)
     while batch := list(islice(left, BATCH)):
         database.executemany(statement, batch)
         total += len(batch)
-        told(total)
+        tell(total)
     return total
 
 
@@ -70,16 +70,16 @@ def progress_teller(
 ) -> Callable[[int], None]:
     """A callback for ``fill``: shows the progress of a stage, and ends it if the user wants to stop."""
 
-    def told(total: int) -> None:
+    def tell(total: int) -> None:
         emit(ComparisonProgressed(*about, stage, total))
         if stop is not None and stop.is_set():
             raise RunStopped(f"stopped after {total:,} ({stage})", "nothing is lost: start it again")
 
-    return told
+    return tell
 
 
 @contextmanager
-def _mapped(folder: str) -> Iterator[None]:
+def _map_errors(folder: str) -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:
@@ -131,7 +131,7 @@ class _Pile:
         if len(self.names) < NAMES:
             self.names.append(file.path)
 
-    def found(self) -> FoundFiles:
+    def to_report(self) -> FoundFiles:
         return FoundFiles(self.count, self.bytes, tuple(self.names))
 
 
@@ -150,7 +150,7 @@ class Compared:
 
     def late(self) -> FoundFiles:
         """The late files that are left."""
-        return _found(self.database, "FROM late")
+        return _query_files(self.database, "FROM late")
 
     def late_slices(self, after: str, limit: int) -> tuple[FileSlice, ...]:
         """The next late files after ``after``, by path; of one that is partly committed, the rest."""
@@ -250,7 +250,7 @@ class Comparison:
             self._listed,
             self._listed.count - different,
             piles,
-            _found(self._database, _GONE),
+            _query_files(self._database, _GONE),
             (*self._ledger.notes(), *self._remarks(out_of_sight)),
             history.cold_start,
         )
@@ -395,10 +395,10 @@ def _sort_files(comparing: Comparing, database: sqlite3.Connection) -> tuple[dic
         if finding is Finding.LATE:
             start = 0 if committed is None else committed.records
             database.execute("INSERT INTO late VALUES (?, ?, ?, ?)", (path, size, etag, start))
-    return {finding: pile.found() for finding, pile in piles.items()}, out_of_sight
+    return {finding: pile.to_report() for finding, pile in piles.items()}, out_of_sight
 
 
-def _found(database: sqlite3.Connection, where: str) -> FoundFiles:
+def _query_files(database: sqlite3.Connection, where: str) -> FoundFiles:
     total, size = database.execute(f"SELECT count(*), coalesce(sum(size), 0) {where}").fetchone()
     names = database.execute(f"SELECT path {where} ORDER BY path LIMIT ?", (NAMES,))
     return FoundFiles(total, size, tuple(path for (path,) in names))

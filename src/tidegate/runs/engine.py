@@ -44,7 +44,7 @@ class Tasks(Protocol):
 
     @property
     def count(self) -> int:
-        """The number of groups submitted and not yet returned by :meth:`finished`."""
+        """The number of groups submitted and not yet returned by :meth:`take_finished`."""
 
     def submit(self, task: ReadTask, group: FileGroup) -> None:
         """Read ``group`` as soon as there is room; groups with small numbers come first.
@@ -52,7 +52,7 @@ class Tasks(Protocol):
         A task may read several groups, one after the other; each is handed over when finished.
         """
 
-    def finished(self, seconds: float | None = None) -> list[FinishedGroup]:
+    def take_finished(self, seconds: float | None = None) -> list[FinishedGroup]:
         """All finished groups; waits for the first, at most that many seconds. Nothing if there is none to wait for.
 
         A group may have failed by itself: its result says so, and covers nothing. Raises what else ended a task.

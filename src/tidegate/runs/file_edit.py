@@ -102,7 +102,7 @@ def edit_files(bound: FileSource, edit: WatermarkEdit, now: datetime, confirm: C
     letters = [] if after == before else list(select_letters(bound, DeadLetterSelection()))
     files = frozenset(letter.file for letter in letters if letter.file is not None)
     scope = scope_of(bound.source)
-    listed = _listed(bound, EditTarget() if is_first else target, scope)
+    listed = _list_files(bound, EditTarget() if is_first else target, scope)
     found = consequences(bound.source, before, after, listed, now, files)
     # A file that is continued in the middle does not meet its old bad lines again, so their letters stay open.
     letters = [letter for letter in letters if letter.file in found.from_start]
@@ -141,7 +141,7 @@ def _begin(bound: FileSource, move: WatermarkMove, state: State) -> WatermarkMov
     return replace(move, applied=True)
 
 
-def _listed(bound: FileSource, target: EditTarget, scope: Scope) -> Iterator[SourceFile]:
+def _list_files(bound: FileSource, target: EditTarget, scope: Scope) -> Iterator[SourceFile]:
     """Every file that the move may concern, as a stream."""
     for info in bound.tracker.store.list(target.partition or "", scope=scope):
         meant = target.partition is None or split(info.path)[0] == target.partition
@@ -188,7 +188,7 @@ class DeadLetterSelection:
     reason: str | None = None
     kind: str | None = None
 
-    def takes(self, letter: Letter) -> bool:
+    def selects(self, letter: Letter) -> bool:
         """Whether this letter is selected."""
         return (
             (not self.ids or any(letter.id.startswith(each) for each in self.ids))
@@ -201,7 +201,7 @@ class DeadLetterSelection:
 def select_letters(bound: FileSource, choice: DeadLetterSelection) -> Iterator[Letter]:
     """The selected open letters of a source."""
     found = bound.tracker.letters.open_letters(bound.pipeline.name, bound.source.name)
-    return (letter for letter in found if choice.takes(letter))
+    return (letter for letter in found if choice.selects(letter))
 
 
 def write_answers(bound: FileSource, letters: Sequence[Letter], how: str, run: str, schema: str = "") -> LetterFiles:

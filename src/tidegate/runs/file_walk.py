@@ -166,7 +166,7 @@ class FileWalk:
         before = self.run.state
         schema_debts = () if self._inferred is None else (schema_debt(self._inferred),)
         change = Change(
-            NextState(state, self.source.embedded(state)),
+            NextState(state, self.source.abridge(state)),
             self._write(position, results, columns),
             coverage=coverage_of(results),
             letters=letters,
@@ -176,7 +176,7 @@ class FileWalk:
         )
         after = self.run.commit(position, change, written)
         if self._frames is not None:
-            self._frames.committed()
+            self._frames.release()
         self._inferred = None
         self.count(change, results)
         self._tell_step(before, step)
@@ -331,10 +331,10 @@ class FileWalk:
 
 def coverage_of(results: Iterable[GroupResult]) -> tuple[Coverage, ...]:
     """The record ranges of these results."""
-    return covered_ranges(outcomes_of(results))
+    return list_coverage(outcomes_of(results))
 
 
-def covered_ranges(outcomes: Iterable[FileOutcome]) -> tuple[Coverage, ...]:
+def list_coverage(outcomes: Iterable[FileOutcome]) -> tuple[Coverage, ...]:
     """The record ranges of these outcomes."""
     return tuple(
         Coverage(each.path, each.size, each.etag, each.start, each.end, each.eof, each.rows, each.bad)
@@ -403,12 +403,12 @@ class Limits:
         ]
         last = wrong[-1] if wrong else "an earlier file"
         if handling.max_failures and failures > handling.max_failures:
-            raise self._reached(f"{failures} files could not be read", "max_failures", handling.max_failures, last)
+            raise self._exceed(f"{failures} files could not be read", "max_failures", handling.max_failures, last)
         if handling.max_bad_records and bad > handling.max_bad_records:
-            raise self._reached(f"{bad} bad records", "max_bad_records", handling.max_bad_records, last)
+            raise self._exceed(f"{bad} bad records", "max_bad_records", handling.max_bad_records, last)
         share = handling.max_bad_fraction
         if share and lines >= FRACTION_FROM and bad > share * lines:
-            raise self._reached(f"{bad} of {lines} records are bad", "max_bad_fraction", share, last)
+            raise self._exceed(f"{bad} of {lines} records are bad", "max_bad_fraction", share, last)
 
     def keep(self, outcomes: Sequence[FileOutcome]) -> None:
         """Count committed outcomes."""
@@ -422,7 +422,7 @@ class Limits:
             self._lines + sum(each.end - each.start for each in covered),
         )
 
-    def _reached(self, found: str, key: str, limit: float, example: str) -> LimitReached:
+    def _exceed(self, found: str, key: str, limit: float, example: str) -> LimitReached:
         return LimitReached(
             f"{self._name}: {found} in this run, error_handling.{key} is {limit:g}; e.g. in {example}",
             f"nothing above the limit was committed; correct the files or the schema, or raise {key}",
@@ -529,7 +529,7 @@ class GroupQueue:
                 if not tasks.count:
                     break
                 try:
-                    for done in tasks.finished(self._patience()):
+                    for done in tasks.take_finished(self._patience()):
                         self._receive(done)
                 # Kept until everything finished is handed over: one task's failure must not cost the work of the
                 # others.
@@ -574,7 +574,7 @@ class GroupQueue:
         failures = [result.failure for result in results if result.failure is not None]
         self._failures.extend(failures)
         if not failures:
-            rest = left_of((done.group,), outcomes_of(results))
+            rest = find_unread((done.group,), outcomes_of(results))
             # Handing the same group out again and again would look like work and never end.
             if rest == (done.group,):
                 raise TidegateError(
@@ -640,7 +640,7 @@ def outcomes_of(results: Iterable[GroupResult]) -> list[FileOutcome]:
     return [outcome for result in results for outcome in result.outcomes]
 
 
-def left_of(groups: Sequence[FileGroup], outcomes: Iterable[FileOutcome]) -> tuple[FileGroup, ...]:
+def find_unread(groups: Sequence[FileGroup], outcomes: Iterable[FileOutcome]) -> tuple[FileGroup, ...]:
     """What is left to read: unreached files, and the rest of those read in part."""
     by_path = {outcome.path: outcome for outcome in outcomes}
     left = (

@@ -177,8 +177,8 @@ class FileTrackerBase(FileTracker, Described, HasPassRules, Copied, Editable, Re
         name = f"source {self.key}"
 
         def look() -> Iterator[Check]:
-            recorded = source.recorded()
-            state = source.known_state(recorded)
+            recorded = source.read_recorded()
+            state = source.decode_recorded(recorded)
             backlog = self.backlog(source, state, 0 if recorded is None else recorded.version, utc_now())
             least = "" if backlog.complete else "at least "
             yield Check(name, "ok", f"{self.source.location.uri} answers; {least}{count(backlog.files, 'new file')}")
@@ -208,9 +208,9 @@ class FileTrackerBase(FileTracker, Described, HasPassRules, Copied, Editable, Re
 
         The columns after a transform are those of its result, which only a run knows.
         """
-        from tidegate.runs.lanes import declared_columns
+        from tidegate.runs.lanes import resolve_declared
 
-        declared = declared_columns(source, position) if source.pipeline.transform is None else None
+        declared = resolve_declared(source, position) if source.pipeline.transform is None else None
         if declared is None or declared.existing is None:
             return
         new = [each for each in declared.table.names if each not in declared.existing.names]
@@ -264,10 +264,10 @@ class PathTracker(FileTrackerBase, Abridged):
     def encode(self, state: PathState) -> dict[str, object]:
         return encode_paths(state)
 
-    def embedded(self, encoded: State) -> State:
+    def abridge(self, encoded: State) -> State:
         return drop_window(encoded)
 
-    def copied(self, state: PathState) -> dict[str, object]:
+    def make_copy(self, state: PathState) -> dict[str, object]:
         """The watermark, and the last finished file of each open partition."""
         finished = sorted(join(partition, name) for partition, name in state.partition_watermarks.items())
         return {"kind": self.kind, "watermark": state.value, "partitions": finished}
@@ -364,7 +364,7 @@ class SetTracker(FileTrackerBase, InParts):
     def encode(self, state: SetState) -> dict[str, object]:
         return encode_set(state)
 
-    def copied(self, state: SetState) -> dict[str, object]:
+    def make_copy(self, state: SetState) -> dict[str, object]:
         """The number of files read, and the greatest of their names: never the names themselves."""
         return {"kind": self.kind, "watermark": state.value, "files": state.remembered}
 
@@ -386,7 +386,9 @@ class SetTracker(FileTrackerBase, InParts):
         known = self.remembered.look_up(state.segments, files)
         if not self.pending:
             return known
-        return [_pending(self.pending.get(file.path), file) or what for file, what in zip(files, known, strict=True)]
+        return [
+            _compare_pending(self.pending.get(file.path), file) or what for file, what in zip(files, known, strict=True)
+        ]
 
     def watermarks(self, state: SetState) -> PathState:
         """Only unfinished files: nothing can be late without a watermark."""
@@ -485,7 +487,7 @@ def _need(item: tuple[str, object]) -> tuple[int, str]:
     return 2, path
 
 
-def _pending(read: SourceFile | None, listed: SourceFile) -> Known | None:
+def _compare_pending(read: SourceFile | None, listed: SourceFile) -> Known | None:
     """What is known of a listed file that may wait for its commit as ``read``."""
     if read is None:
         return None
@@ -554,10 +556,10 @@ def _obstacles(bound: FileSource, opened: Position, plan: Plan) -> tuple[str, ..
     """Why a run would stop before it reads anything, as far as known here."""
     if not plan.groups or opened.schema_json is None:
         return ()
-    from tidegate.runs.lanes import as_read, declared_columns
+    from tidegate.runs.lanes import as_read, resolve_declared
 
     try:
-        declared_columns(bound, as_read(bound, opened))
+        resolve_declared(bound, as_read(bound, opened))
     except TidegateError as error:
         return (f"a run would stop: {error}",)
     return ()

@@ -171,7 +171,7 @@ class SerialTasks:
         # Rests of groups come back while others wait, and the smallest name holds the watermark.
         insort(self._waiting, (task, group), key=lambda each: each[1].number)
 
-    def finished(self, seconds: float | None = None) -> list[FinishedGroup]:
+    def take_finished(self, seconds: float | None = None) -> list[FinishedGroup]:
         """The next group, read now."""
         if not self._waiting:
             return []
@@ -236,8 +236,8 @@ class _BatchReader(ABC):
         if rows.extra is not None:
             raise needs_spark(self.source.name, "only Spark understands filter_expression")
         if self.source.watermark_filter is not None:
-            return choose_rows(self.source, rows, self.batch, _matching)
-        return _matching(self.batch(rows), rows)
+            return choose_rows(self.source, rows, self.batch, _match_rows)
+        return _match_rows(self.batch(rows), rows)
 
     @abstractmethod
     def batch(self, rows: RowFilter) -> pa.Table:
@@ -247,7 +247,7 @@ class _BatchReader(ABC):
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
 
-def _matching(found: Rows, rows: RowFilter) -> Rows:
+def _match_rows(found: Rows, rows: RowFilter) -> Rows:
     values = found.select(list(rows.columns)).to_pylist()
     return found.filter(pa.array([matches(rows, row) for row in values], pa.bool_())) if rows.ranges else found
 
@@ -318,14 +318,14 @@ class IcebergArrowReader:
         if rows.extra is not None:
             raise needs_spark(self.source.name, "only Spark understands filter_expression")
         if self.source.watermark_filter is not None:
-            return iter(choose_rows(self.source, rows, self._whole, self._filtered).to_batches())
-        return (self._filtered(batch, rows) for batch in self._table.scan(self._fit(rows), columns))
+            return iter(choose_rows(self.source, rows, self._read_all, self._filter).to_batches())
+        return (self._filter(batch, rows) for batch in self._table.scan(self._fit(rows), columns))
 
-    def _whole(self, rows: RowFilter) -> pa.Table:
+    def _read_all(self, rows: RowFilter) -> pa.Table:
         return pa.Table.from_batches(self._table.scan(self._fit(rows)), self._table.columns())
 
-    def _filtered(self, found: Rows, rows: RowFilter) -> Rows:
-        return _matching(found, self._fit(rows))
+    def _filter(self, found: Rows, rows: RowFilter) -> Rows:
+        return _match_rows(found, self._fit(rows))
 
     def _fit(self, rows: RowFilter) -> RowFilter:
         return fit_bounds(rows, self._table.kinds, self.source.source_timezone, self.source.name)
@@ -347,13 +347,13 @@ class HttpArrowReader(_BatchReader):
     def batch(self, rows: RowFilter) -> pa.Table:
         fetch = Fetch(http_read(self.source), parts(self.source, rows, self.now))
         found = [block for slot in range(fetch.slots) for block in blocks(fetch, slot, Counts())]
-        fields = self.schema.fields or self._inferred(found)
+        fields = self.schema.fields or self._infer_fields(found)
         if self.schema.rescued is not None:
             fields = (*fields, FieldSpec(self.schema.rescued, "string"))
         decoder = RecordBlocks(fields, self.schema, fetch.parts, self.source.uri)
         return pa.Table.from_batches([decoder.rows(block) for block in found], decoder.schema)
 
-    def _inferred(self, found: list[LineBlock]) -> tuple[FieldSpec, ...]:
+    def _infer_fields(self, found: list[LineBlock]) -> tuple[FieldSpec, ...]:
         """Columns for every record; each watermark column is included, even without a value."""
         shapes = Shapes()
         lines = [line for block in found for line in block.lines.splitlines()]
@@ -384,7 +384,7 @@ class FunctionArrowReader(_BatchReader):
         """The result of the function; its session is None."""
         text = predicate(rows, SqlDialect.SPARK)
         request = FunctionRequest(rows.columns, rows, text, self.now, dict(self.function.options))
-        return _called(self.source, self.function, request, Mask.around(self.function))
+        return _call_function(self.source, self.function, request, Mask.around(self.function))
 
 
 class FunctionSegments:
@@ -404,7 +404,7 @@ class FunctionSegments:
         bounds, options = (moment_of(low), moment_of(high)), dict(self._function.options)
         request = UnitRequest(work.unit, dict(work.variables), *bounds, self._wave.now, options, dict(work.secrets))
         mask = Mask.around(self._function, dict(work.secrets))
-        found = _called(self._wave.source.rows, self._function, request, mask)
+        found = _call_function(self._wave.source.rows, self._function, request, mask)
         path = str(self._folder / f"{uuid4()}.arrow")
         # On disk: a unit counts only when all of its segments have come, and they may be larger than memory.
         with pa.OSFile(path, "wb") as output, pa.ipc.new_file(output, found.schema) as writer:
@@ -418,7 +418,7 @@ class FunctionSegments:
         return StreamedRows(found.schema, batches, lambda: 0)
 
 
-def _called(source: ColumnSource, function: FunctionRead, request: object, mask: Mask) -> pa.Table:
+def _call_function(source: ColumnSource, function: FunctionRead, request: object, mask: Mask) -> pa.Table:
     """The rows that a function returns; its session is None."""
     said = f"{source.name}: function {function.function}"
     call = load_function(function.function, said)

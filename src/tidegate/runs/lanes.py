@@ -77,7 +77,7 @@ def resolve_columns(
 
     With ``may_grow``, new fields join inferred columns, unless ``schema_evolution`` is ``strict``.
     """
-    known = known_fields(bound, opened.schema())
+    known = find_known_fields(bound, opened.schema())
     schema = bound.pipeline.schema
     if known is not None:
         may_grow = may_grow and schema.infer and schema.evolution is not Evolution.STRICT
@@ -140,7 +140,7 @@ def _fitting_fields(bound: FileSource, opened: Position, sure: tuple[FieldSpec, 
     return tuple(each for each in sure if types.get(each.name.lower(), each.type) == each.type)
 
 
-def declared_columns(bound: FileSource, opened: Position) -> TableColumnsPlan | None:
+def resolve_declared(bound: FileSource, opened: Position) -> TableColumnsPlan | None:
     """The same without reading any file: None if columns are inferred."""
     fields = bound.pipeline.schema.fields
     return columns_of(bound, opened, fields) if fields else None
@@ -148,7 +148,7 @@ def declared_columns(bound: FileSource, opened: Position) -> TableColumnsPlan | 
 
 def first_columns(bound: FileSource, opened: Position) -> TableColumnsPlan | None:
     """The columns of a future table: declared or remembered; None if unknown."""
-    fields = known_fields(bound, None)
+    fields = find_known_fields(bound, None)
     return None if fields is None else columns_of(bound, opened, fields)
 
 
@@ -156,7 +156,7 @@ def columns_of(bound: FileSource, opened: Position, fields: tuple[FieldSpec, ...
     """Fields, and the rescued column, fitted to the current table: narrower types take the table's."""
     pipeline, existing = bound.pipeline, opened.schema()
     fields = with_rescued(pipeline, fields)
-    whole, keys = whole_columns(pipeline, fields)
+    whole, keys = make_columns(pipeline, fields)
     if existing is not None:
         check_partitioning(opened.partition_columns, keys)
     try:
@@ -180,7 +180,7 @@ def with_rescued(pipeline: PipelineSpec, fields: tuple[FieldSpec, ...]) -> tuple
     return fields if rescued is None else (*fields, FieldSpec(rescued, "string"))
 
 
-def whole_columns(pipeline: PipelineSpec, fields: tuple[FieldSpec, ...]) -> tuple[pa.Schema, tuple[str, ...]]:
+def make_columns(pipeline: PipelineSpec, fields: tuple[FieldSpec, ...]) -> tuple[pa.Schema, tuple[str, ...]]:
     """All columns of a table that a pipeline with these fields makes, and its partition columns."""
     by = pipeline.sink.partition_by
     whole = table_schema(fields, by, pipeline.sink.metadata_columns)
@@ -190,7 +190,7 @@ def whole_columns(pipeline: PipelineSpec, fields: tuple[FieldSpec, ...]) -> tupl
     return whole, partitioning.columns
 
 
-def known_fields(bound: FileSource, existing: pa.Schema | None) -> tuple[FieldSpec, ...] | None:
+def find_known_fields(bound: FileSource, existing: pa.Schema | None) -> tuple[FieldSpec, ...] | None:
     """The fields known without reading any file: declared, remembered, or the table's; else None."""
     if bound.pipeline.schema.fields:
         return bound.pipeline.schema.fields
@@ -315,9 +315,9 @@ class FrameLane(Lane):
 
     def take(self, done: FinishedGroup) -> tuple[GroupResult, ...]:
         """The results of a task, with data files for :meth:`write_files`."""
-        return tuple(replace(each, data_files=self.placed(done.task, each.data_files)) for each in done.results)
+        return tuple(replace(each, data_files=self.place_files(done.task, each.data_files)) for each in done.results)
 
-    def placed(self, task: ReadTask, files: Sequence[FinishedFile]) -> tuple[FinishedFile, ...]:
+    def place_files(self, task: ReadTask, files: Sequence[FinishedFile]) -> tuple[FinishedFile, ...]:
         """Files of ``task``, with paths relative to all work areas of the source instead of its own."""
         name = task.table.uri.rpartition("/")[2]
         return tuple(replace(file, path=f"{name}/{file.path}") for file in files)

@@ -196,13 +196,13 @@ class Loop:
             self._told_native = True
             self.emit(events.Notice(*name, WITHOUT_NATIVE))
         files = 0 if summary is None else summary.state_files
-        self.emit(_finished(report, failed=error is not None, state_files=files))
+        self.emit(_make_finished_event(report, failed=error is not None, state_files=files))
         return report
 
     def _leave_out(self, name: Name, seconds: float) -> SourceReport:
         """Report a source that was left to another run, which is no failure, and emit its end."""
         report = replace(_not_begun(name, None, seconds), state="Skipped", skipped=((ANOTHER_RUN, 1),))
-        self.emit(_finished(report, failed=False))
+        self.emit(_make_finished_event(report, failed=False))
         return report
 
 
@@ -238,7 +238,7 @@ def _pass_report(blank: SourceReport, done: Pass, summary: Summary) -> SourceRep
     )
 
 
-def _finished(report: SourceReport, *, failed: bool, state_files: int = 0) -> events.SourceFinished:
+def _make_finished_event(report: SourceReport, *, failed: bool, state_files: int = 0) -> events.SourceFinished:
     """The event that ends a pass, from its report."""
     return events.SourceFinished(
         report.pipeline,

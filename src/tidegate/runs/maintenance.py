@@ -53,7 +53,7 @@ def merge_files(
                 for batch in _rows(store, file, columns):
                     writer.write(batch, partition, "")
                     read += batch.num_rows
-            added.extend(_measured(store, file, read) for file in writer.cut())
+            added.extend(_verify_file(store, file, read) for file in writer.cut())
     return Rewrite(tuple(file for group in groups for file in group), tuple(added))
 
 
@@ -84,7 +84,7 @@ def _fit(batch: pa.RecordBatch, columns: pa.Schema, file: ActiveFile) -> pa.Reco
     return pa.RecordBatch.from_arrays(arrays, schema=columns.remove_metadata())
 
 
-def _measured(store: ObjectStore, file: FinishedFile, read: int) -> Add:
+def _verify_file(store: ObjectStore, file: FinishedFile, read: int) -> Add:
     # The last look before old files are given up: a rewrite must not lose a row.
     if file.record_count != read:
         raise TableError(f"{read} rows were read and {file.record_count} written to {file.path}", "nothing was changed")

@@ -34,7 +34,7 @@ from tidegate.runs.tracker import HasDeadLetters, InParts, TrackedSource
 from tidegate.storage.port import ObjectInfo, Scope
 
 
-def referred_parts(bound: TrackedSource, tracker: InParts) -> Iterator[str]:
+def list_parts_in_use(bound: TrackedSource, tracker: InParts) -> Iterator[str]:
     """The paths of parts that some state refers to; all existing ones if that is unknown."""
     unexplained = {info.path for info in tracker.parts()}
     try:
@@ -107,7 +107,7 @@ class _DataFilePile:
         if len(self.files) < NAMES:
             self.files.append(file)
 
-    def found(self) -> FoundDataFiles:
+    def to_report(self) -> FoundDataFiles:
         return FoundDataFiles(self.count, self.bytes, self.oldest, tuple(self.files))
 
 
@@ -183,17 +183,17 @@ class TableScan:
     def look_again(self) -> None:
         """Read new names in the log, and the parts of states that are referred to now."""
         fill(self._database, _NAMES, ((_name(path),) for path in self._references.paths()), self._teller("log"))
-        fill(self._database, _NAMES, ((_name(path),) for path in self._referred_parts()), self._teller("states"))
+        fill(self._database, _NAMES, ((_name(path),) for path in self._list_parts_in_use()), self._teller("states"))
 
     def _parts(self) -> Iterator[tuple[object, ...]]:
         for bound in self._sources:
             for info in bound.tracker.parts() if isinstance(bound.tracker, InParts) else ():
                 yield info.path, _name(info.path), info.size, info.modified.timestamp()
 
-    def _referred_parts(self) -> Iterator[str]:
+    def _list_parts_in_use(self) -> Iterator[str]:
         for bound in self._sources:
             if isinstance(bound.tracker, InParts):
-                yield from referred_parts(bound, bound.tracker)
+                yield from list_parts_in_use(bound, bound.tracker)
 
     def _teller(self, stage: str) -> Callable[[int], None]:
         return progress_teller(self._emit, self._stop, (self._uri, ""), stage)
@@ -211,7 +211,7 @@ class TableScan:
         """Exclude everything below ``directory``, which is another table's."""
         self._database.execute("INSERT OR IGNORE INTO inner_tables VALUES (?)", (f"{directory}/",))
 
-    def unnamed(self) -> Iterator[FoundDataFile]:
+    def list_unnamed(self) -> Iterator[FoundDataFile]:
         """The files that the log does not name, by path."""
         for path, size, modified in self._database.execute(_NOT_NAMED):
             yield FoundDataFile(path, size, datetime.fromtimestamp(modified, UTC))
@@ -219,21 +219,21 @@ class TableScan:
     def sort_files(self, now: datetime, older_than: timedelta) -> tuple[FoundDataFiles, FoundDataFiles, FoundDataFiles]:
         """Orphans old enough to be certain, younger ones, and those that Tidegate did not write."""
         old, young, foreign = _DataFilePile(), _DataFilePile(), _DataFilePile()
-        for file in self.unnamed():
+        for file in self.list_unnamed():
             if not is_ours(file.path):
                 foreign.add(file)
             elif now - file.modified >= older_than:
                 old.add(file)
             else:
                 young.add(file)
-        return old.found(), young.found(), foreign.found()
+        return old.to_report(), young.to_report(), foreign.to_report()
 
     def remove(self, before: datetime, now: datetime, older_than: timedelta) -> FoundDataFiles:
         """Remove Tidegate's own orphans that are older than ``before`` and than the limit, and their metas."""
         removed, metas = _DataFilePile(), list_pending(self._store).metas
         chosen = (
             file
-            for file in self.unnamed()
+            for file in self.list_unnamed()
             if is_ours(file.path) and file.modified < before and now - file.modified >= older_than
         )
         tell = self._teller("removing")
@@ -244,7 +244,7 @@ class TableScan:
                 if removed.count % 1000 == 0:
                     tell(removed.count)
         self._database.execute("DELETE FROM files WHERE path IN (SELECT path FROM removed)")
-        return removed.found()
+        return removed.to_report()
 
     def _delete(self, file: FoundDataFile, metas: Container[str]) -> FoundDataFile:
         failpoint("runs.orphan.before")
@@ -285,7 +285,7 @@ class LettersScan(TableScan):
     def _parts(self) -> Iterator[tuple[object, ...]]:
         return iter(())
 
-    def _referred_parts(self) -> Iterator[str]:
+    def _list_parts_in_use(self) -> Iterator[str]:
         return iter(())
 
     def writers(self, neighbours: Sequence[TrackedSource] = ()) -> list[TrackedSource]:

@@ -243,7 +243,7 @@ class Lane:
         debts = tuple(area.debt(self._taken[1:]) for area in self._taken[:1])
         return SparkWrite(frame, frame.columns(opened.schema()), partition_columns, rows, counts, debts)
 
-    def committed(self) -> None:
+    def release(self) -> None:
         """Leave the areas of the last write to the commit that took them."""
         for area in self._taken:
             del self._areas[area.name]

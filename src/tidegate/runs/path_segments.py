@@ -102,7 +102,7 @@ def _write(local: IO[bytes], files: Iterable[SourceFile]) -> int:
     # The mark gives equal content another name: a clean-up can then never remove a segment that just came back
     # (decision 0009).
     schema = pa.schema([("path", pa.string()), ("size", pa.int64()), ("etag", pa.string())], {"mark": uuid4().hex})
-    rows = _once_each(files)
+    rows = _drop_repeats(files)
     count = 0
     # Every path is different, so a dictionary would gain nothing.
     with pq.ParquetWriter(local, schema, compression="zstd", use_dictionary=False) as writer:
@@ -112,7 +112,7 @@ def _write(local: IO[bytes], files: Iterable[SourceFile]) -> int:
     return count
 
 
-def _once_each(files: Iterable[SourceFile]) -> Iterator[SourceFile]:
+def _drop_repeats(files: Iterable[SourceFile]) -> Iterator[SourceFile]:
     before: str | None = None
     for file in files:
         if file.path != before:

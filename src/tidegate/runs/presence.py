@@ -103,7 +103,7 @@ def claim_source(
     if not is_free:
         yield False
         return
-    with claim.renewed():
+    with claim.keep_alive():
         yield True
 
 
@@ -199,7 +199,7 @@ class _AtWorkNote:
         self._emit(events.Notice(self._key.pipeline, self._key.source, text))
 
     @contextmanager
-    def renewed(self) -> Iterator[None]:
+    def keep_alive(self) -> Iterator[None]:
         """While inside, the note is renewed; then it is removed."""
         thread = threading.Thread(target=self._renew, name=f"at work on {self._key}", daemon=True)
         thread.start()

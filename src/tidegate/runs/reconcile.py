@@ -188,7 +188,7 @@ def _ingest_late(bound: FileSource, engine: Engine, run: ComparisonRun) -> Sourc
         ingested_rows=late_pass.totals.rows,
         commits=late_pass.totals.commits,
         failed=tuple(FailedFile(path, reason, 1) for path, reason in sorted(late.refused.items())),
-        notes=(*report.notes, *map(_opened_words, late.opened)),
+        notes=(*report.notes, *map(_describe_reopened, late.opened)),
         error=None if error is None else without_name(bound.names, error),
         exit_code=0 if error is None else error.exit_code,
     )
@@ -216,7 +216,7 @@ class ReconcileOptions:
             raise TidegateError("ingest and clean do not work together", "do one after the other")
 
 
-def checked_age(older_than: timedelta, *, force: bool) -> timedelta:
+def check_age(older_than: timedelta, *, force: bool) -> timedelta:
     """``older_than``, if it is safe or a person insists."""
     if older_than < timedelta(0):
         raise TidegateError(f"older_than is {older_than}", "give a duration of zero or more")
@@ -333,7 +333,7 @@ class Reconciling:
         return replace(found, notes=(*found.notes, f"{count(removed, 'file')} of old work areas removed"))
 
 
-def _opened_words(seal: FutureSeal) -> str:
+def _describe_reopened(seal: FutureSeal) -> str:
     where = f" in {seal.prefix}" if seal.prefix else ""
     return (
         f"folders{where} that were sealed up to {seal.below:%Y-%m-%d %H:%M}Z by a clock that was ahead are open again"

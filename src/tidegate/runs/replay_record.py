@@ -28,7 +28,7 @@ from tidegate.core.columns.state import ColumnState, column_watermark_text, form
 from tidegate.errors import CommitLost, StateError, TidegateError
 from tidegate.failpoints import failpoint
 from tidegate.protocol.change import Change, Identity, NextState, SourceKey, State
-from tidegate.protocol.documents import WORK as WORK
+from tidegate.protocol.documents import WORK
 from tidegate.protocol.follow_ups import WorkRemover
 from tidegate.protocol.ledger_blocks import describe_state
 from tidegate.protocol.log import sources_of
@@ -71,7 +71,7 @@ class ReplayRecord:
         self._clock = clock
         self.source = replay_source(bound, pipeline)
         self.positions = self.source.positions
-        self.state = _asked_for(bound, config)
+        self.state = _make_state(bound, config)
         self.chunks = self.state.chunks
         self.saved: str | None = None
         self._moves: set[int] = set()
@@ -95,7 +95,7 @@ class ReplayRecord:
         if found.is_finished:
             return self._skip_covered(production or ColumnState())
         if not found.is_same(self.state):
-            return False, f"an unfinished replay is abandoned: {described(found)}"
+            return False, f"an unfinished replay is abandoned: {describe_replay(found)}"
         self.state = found
         return bool(found.finished), None
 
@@ -114,14 +114,14 @@ class ReplayRecord:
             " skipped; --again reads them again"
         )
 
-    def recorded_kind(self) -> str | None:
+    def find_recorded_kind(self) -> str | None:
         """The kind of the bounds of this replay's unfinished record, apart from dates that have become times."""
         opened = self.positions.open(read_only=True)
         found = None if opened.state is None else decode(opened.state)
         if found is None or found.is_finished:
             return None
         kind = kind_of(found.start)
-        asked = _asked_for(self._bound, fit_bounds(self._config, kind, self._bound.source.source_timezone))
+        asked = _make_state(self._bound, fit_bounds(self._config, kind, self._bound.source.source_timezone))
         return kind if found.is_same(asked) else None
 
     def commit(self, number: int, change: ChunkChange) -> bool:
@@ -184,7 +184,7 @@ class ReplayRecord:
             return self.state
         if not found.is_same(self.state):
             raise StateError(
-                f"{opened.key}: another replay was started meanwhile: {described(found)}",
+                f"{opened.key}: another replay was started meanwhile: {describe_replay(found)}",
                 "let it finish, then start this one again",
             )
         return found
@@ -210,12 +210,12 @@ class ReplayRecord:
         return after
 
 
-def described(state: ReplayState) -> str:
+def describe_replay(state: ReplayState) -> str:
     """A description of a replay for people."""
     return f"{state.column} from {format_value(state.start)} up to {format_value(state.end)}"
 
 
-def _asked_for(bound: ColumnBound, config: ReplayConfig) -> ReplayState:
+def _make_state(bound: ColumnBound, config: ReplayConfig) -> ReplayState:
     given = config.chunk_interval
     interval = given if given is None or isinstance(given, ChunkInterval) else ChunkInterval.of(given)
     columns = ", ".join(chunk_columns(bound.source, config.chunk_column))
@@ -301,9 +301,9 @@ def _nothing(writer: AnySource, opened: Position) -> Change:
     if opened.state is not None:
         # Decoded only to check: a fence must not carry a state on that no run could read.
         writer.state_of(opened)
-        return Change(NextState(opened.state, writer.embedded(opened.state)), action="reconcile")
+        return Change(NextState(opened.state, writer.abridge(opened.state)), action="reconcile")
     state = tracker.encode(tracker.fresh())
-    return Change(NextState(state, writer.embedded(state)), action="reconcile")
+    return Change(NextState(state, writer.abridge(state)), action="reconcile")
 
 
 def check_all_known(writers: Sequence[AnySource], uri: str) -> None:

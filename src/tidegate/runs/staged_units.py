@@ -39,7 +39,7 @@ from tidegate.protocol.staging import Meta, Pending, Signal, StagedUnit, meta_pa
 from tidegate.protocol.table import TableFacts, TableProtocol, arrow_schema, schema_json
 from tidegate.protocol.table_checks import columns_to_add
 from tidegate.runs.file_source import FileSource, SourceState
-from tidegate.runs.file_walk import covered_ranges, letter_debts
+from tidegate.runs.file_walk import letter_debts, list_coverage
 from tidegate.runs.staged import after_step, without_step
 from tidegate.schema.types import simplify_field
 from tidegate.specs.project import Evolution
@@ -258,7 +258,7 @@ class SourceSteps:
         """Rows of the taken units."""
         return sum(unit.rows for unit in self.taken)
 
-    def waiting(self, signals: Sequence[Signal]) -> tuple[Signal, ...]:
+    def list_waiting(self, signals: Sequence[Signal]) -> tuple[Signal, ...]:
         """The source's units that follow its position without a gap."""
         ahead = [signal for signal in signals if signal.seq > self.opened.version]
         return tuple(signal for number, signal in enumerate(ahead, self.opened.version + 1) if signal.seq == number)
@@ -350,7 +350,7 @@ class SourceSteps:
         state = tracker.encode(self._state)
         letters = sum((LetterFiles(unit.letter_files, unit.letters) for unit in self.taken), LetterFiles())
         change = Change(
-            NextState(state, self.bound.embedded(state)),
+            NextState(state, self.bound.abridge(state)),
             write_files(group_by_columns(self.taken)),
             coverage=tuple(each for unit in self.taken for each in unit.coverage),
             letters=letters,
@@ -376,7 +376,7 @@ def _check_coverage(unit: StagedUnit) -> None:
         outcomes = [outcome_from_json(each) for each in unit.step["outcomes"]]
     except (KeyError, TypeError) as error:
         raise StateError(f"its step cannot be read ({error!r})", "") from error
-    if unit.coverage != covered_ranges(outcomes):
+    if unit.coverage != list_coverage(outcomes):
         raise StateError("the unit covers other files than its step", "")
 
 
@@ -404,7 +404,7 @@ class ForeignFiles:
         """The files that become visible."""
         return tuple(file for file, _ in self.files)
 
-    def written(self, keys: tuple[str, ...]) -> tuple[Written, ...]:
+    def group_files(self, keys: tuple[str, ...]) -> tuple[Written, ...]:
         """The same by columns."""
         groups: list[tuple[pa.Schema, list[DataFile]]] = []
         for file, schema in self.files:
@@ -514,7 +514,7 @@ class PendingBatch:
         waiting = [
             (signal.seq - fold.opened.version, str(key), signal)
             for key, fold in self.folds.items()
-            for signal in fold.waiting(pending.units.get(key, ()))
+            for signal in fold.list_waiting(pending.units.get(key, ()))
         ]
         # First units of all sources first: one with a long queue must not starve the others.
         return [signal for *_, signal in sorted(waiting, key=lambda item: item[:2])]

@@ -217,7 +217,7 @@ class KnowsAttempts(Protocol):
 class Abridged(Protocol):
     """Has states that are too large for the log of the table."""
 
-    def embedded(self, encoded: State) -> State:
+    def abridge(self, encoded: State) -> State:
         """The part for the log, which replaces a lost document."""
 
 
@@ -228,7 +228,7 @@ class Copied(Protocol):
     copy_in_debt: ClassVar[bool]
     """Whether the copy is always so small that the debt of a commit has its text."""
 
-    def copied(self, state: Any) -> Mapping[str, Any]:
+    def make_copy(self, state: Any) -> Mapping[str, Any]:
         """The part of the state for a state provider: a JSON object."""
 
 
@@ -361,7 +361,7 @@ class BoundSource(Generic[SourceT_co, TrackerT_co]):
         """The source for a person's edit: copies elsewhere are replaced."""
         return replace(self, positions=self.positions.with_copy_overwritten())
 
-    def recorded(self) -> Mirror | None:
+    def read_recorded(self) -> Mirror | None:
         """The newest position known without opening the table."""
         return read_recorded(self.table_store, self.key)
 
@@ -391,10 +391,10 @@ class BoundSource(Generic[SourceT_co, TrackerT_co]):
 
     def state_of(self, position: Position) -> Any:
         """The state of an opened position; raises if it has another form."""
-        with named_position(position):
+        with name_position(position):
             return self.tracker.decode(position.state)
 
-    def known_state(self, recorded: Mirror | None) -> Any:
+    def decode_recorded(self, recorded: Mirror | None) -> Any:
         """The state to show: the recorded one, or what is known without one."""
         if recorded is not None or not isinstance(self.tracker, KnowsAttempts):
             return self.tracker.decode(None if recorded is None else recorded.state)
@@ -406,9 +406,9 @@ class BoundSource(Generic[SourceT_co, TrackerT_co]):
             return self.tracker.state_after_attempts(attempts)
         return self.tracker.decode(None)
 
-    def embedded(self, encoded: State) -> State:
+    def abridge(self, encoded: State) -> State:
         """The part of an encoded state for the log, which replaces a lost document."""
-        return self.tracker.embedded(encoded) if isinstance(self.tracker, Abridged) else encoded
+        return self.tracker.abridge(encoded) if isinstance(self.tracker, Abridged) else encoded
 
     def record_edit(
         self,
@@ -422,7 +422,7 @@ class BoundSource(Generic[SourceT_co, TrackerT_co]):
 
         Never retried: they agreed to what follows from the position that they were shown.
         """
-        following = NextState(state, self.embedded(state))
+        following = NextState(state, self.abridge(state))
         change = Change(following, letters=letters or LetterFiles(), debts=debts, action=action)
         return self.positions.commit(opened, change)
 
@@ -465,7 +465,7 @@ def refuse(source: TrackedSource, command: str, otherwise: str) -> ConfigError:
 
 
 @contextmanager
-def named_position(position: Position) -> Iterator[None]:
+def name_position(position: Position) -> Iterator[None]:
     """Name the position in errors about a damaged state; errors about a newer version stay as they are."""
     try:
         yield

@@ -34,7 +34,6 @@ from tidegate.reports.wording import count
 from tidegate.runs.engine import UnitRunner
 from tidegate.runs.pass_ import ANOTHER_RUN, Lane, Pass
 from tidegate.runs.tracker import UnitBound
-from tidegate.runs.units import check_repeats
 from tidegate.sources.units.inputs import read_units
 from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork, UnitWritten
 from tidegate.specs.columns import HttpRead
@@ -97,7 +96,8 @@ class UnitWalk:
             run.clock(),
             accept_new_partitions=run.accept_new_partitions,
         )
-        check_repeats(self._source.source, plan)
+        if plan.refusal is not None:
+            raise plan.refusal
         for note in plan.notes:
             run.notice(note)
         for note in one_response_note(self._source.source.read):
@@ -134,7 +134,7 @@ class UnitWalk:
             position, left = self._wave(position, plan, wave, units)
             waves.took(len(wave), time.monotonic() - started, left)
         else:
-            self._tell_broken(waves.left())
+            self._tell_broken(waves.count_left())
         return self._save_failures(position, plan)
 
     def _works(self, plan: UnitPlan) -> Iterator[WorkUnit]:
@@ -167,7 +167,7 @@ class UnitWalk:
             outcomes = sort_outcomes(self._source.source, begun, plan.now)
             self._tell(outcomes)
             position = self._commit_group(position, plan, change, group, outcomes)
-            change.lane.committed()
+            change.lane.release()
             self._tried.update(_identity(work) for work, _ in outcomes.done)
             self._leave_out(outcomes)
             self._tell_emptied(outcomes.emptied)
@@ -185,7 +185,7 @@ class UnitWalk:
             return position
         done = [work for work, _ in outcomes.done]
         state = advance_units(self._run.state, plan, done, self._failed, outcomes.retired)
-        prepared = change.prepared(group, outcomes.done, self._source.tracker.encode(state))
+        prepared = change.prepare(group, outcomes.done, self._source.tracker.encode(state))
         if prepared is None:
             self._run.notice(
                 f"{count(len(done), 'work unit')} without rows, and no column is known yet: nothing is saved, and the "
@@ -346,7 +346,7 @@ class Waves:
         fits = self._most if seconds <= 0 else int(units * self._seconds / seconds)
         self._size = max(1, min(self._most, fits, units * GROWTH))
 
-    def left(self) -> int:
+    def count_left(self) -> int:
         """Take the number of remaining work units; none can be taken afterwards."""
         waiting = sum(map(len, self._waiting.values()))
         return waiting + sum(1 for _ in self._works)
@@ -429,15 +429,15 @@ def sort_outcomes(
     found = Outcomes()
     for work, result in results:
         if isinstance(result, UnitFailure):
-            _refused(source, work, result, found)
+            _sort_failure(source, work, result, found)
         elif result.rows < source.work.min_records:
-            _thin(source, work, result.rows, now, found)
+            _sort_thin(source, work, result.rows, now, found)
         else:
             found.done.append((work, result))
     return found
 
 
-def _refused(source: UnitSource, work: WorkUnit, result: UnitFailure, found: Outcomes) -> None:
+def _sort_failure(source: UnitSource, work: WorkUnit, result: UnitFailure, found: Outcomes) -> None:
     reason = f"{result.problem}; {result.remedy}" if result.remedy else result.problem
     if not result.not_found or source.work.not_found is NotFound.FAIL:
         found.failed.append((work, reason))
@@ -450,7 +450,7 @@ def _refused(source: UnitSource, work: WorkUnit, result: UnitFailure, found: Out
         found.retired_works.append((work, reason))
 
 
-def _thin(source: UnitSource, work: WorkUnit, rows: int, now: datetime, found: Outcomes) -> None:
+def _sort_thin(source: UnitSource, work: WorkUnit, rows: int, now: datetime, found: Outcomes) -> None:
     """Count too few rows as a failure, unless the partition may still be incomplete."""
     reason = f"{rows:,} rows, but min_records is {source.work.min_records:,}"
     after = source.work.min_records_after
@@ -473,7 +473,7 @@ class UnitGroup:
     straight: bool
 
 
-def _masked(result: UnitWritten | UnitFailure | None, mask: Mask) -> UnitWritten | UnitFailure | None:
+def _mask_result(result: UnitWritten | UnitFailure | None, mask: Mask) -> UnitWritten | UnitFailure | None:
     """The same without secrets in messages; its files keep their names."""
     if not isinstance(result, UnitWritten):
         return mask.deep(result)
@@ -499,19 +499,19 @@ class UnitChange:
                 pipeline=self._source.pipeline,
                 source=self._source.source,
                 works=tuple(works),
-                scratch=self._below("fetched"),
+                scratch=self._locate("fetched"),
                 now=self._plan.now,
-                place=None if straight else self._below("rows"),
+                place=None if straight else self._locate("rows"),
                 table=self._opened.schema() if self._source.pipeline.transform is None else None,
                 seconds=self._source.source.work.group_seconds,
                 failures=failures,
             )
         )
         mask = Mask.around(self._source.pipeline, [each.secrets for each in works])
-        results = tuple(_masked(each, mask) for each in done.results)
+        results = tuple(_mask_result(each, mask) for each in done.results)
         return UnitGroup(results, done.columns, done.partition_columns, straight)
 
-    def prepared(self, group: UnitGroup, done: Sequence[tuple[WorkUnit, UnitWritten]], state: State) -> Change | None:
+    def prepare(self, group: UnitGroup, done: Sequence[tuple[WorkUnit, UnitWritten]], state: State) -> Change | None:
         """The change that makes ``done`` visible; None without a table and columns to create one."""
         opened = self._opened
         # Small work units share files (decision 0027): each file counts once.
@@ -548,7 +548,7 @@ class UnitChange:
         is_transformed = bool(files) and source.pipeline.transform is not None
         batch = Batch(
             source.pipeline if is_transformed else replace(source.pipeline, transform=None),
-            self._below("rows"),
+            self._locate("rows"),
             tuple(file.path for file in files),
             columns,
             group.partition_columns,
@@ -567,5 +567,5 @@ class UnitChange:
         plain = pipeline.transform is None and source.replace is not Replace.MERGE_KEYS
         return plain and not self._opened.needs_frames and not any(work.replaces for work in wave)
 
-    def _below(self, name: str) -> Location:
+    def _locate(self, name: str) -> Location:
         return replace(self._area.location, uri=f"{self._area.location.uri}/{name}")

@@ -13,7 +13,7 @@ from tidegate.core.columns.planner import one_response_note
 from tidegate.core.units.plan import RunGroup, SkippedUnits, TimePartition, UnitPlan, WhySkipped
 from tidegate.core.units.planner import plan_units
 from tidegate.core.units.state import Units, UnitState, decode_units, encode_units, unit_watermark_text
-from tidegate.errors import TidegateError, WatermarkError
+from tidegate.errors import TidegateError
 from tidegate.protocol.change import Identity, SourceKey, State
 from tidegate.protocol.position import Attempts, Position, utc_now
 from tidegate.reports.checks import Check
@@ -21,7 +21,7 @@ from tidegate.reports.plan import PartitionLine, PlannedUnits, SkippedWork, Unit
 from tidegate.reports.status import FailedUnit, WorkProgress
 from tidegate.reports.watermark import StateTable
 from tidegate.reports.wording import count
-from tidegate.runs.checks import answers, collect_checks, jdbc_checks
+from tidegate.runs.checks import check_address, collect_checks, jdbc_checks
 from tidegate.runs.pass_ import Pass
 from tidegate.runs.tracker import (
     AnySource,
@@ -83,7 +83,7 @@ class UnitTracker(Tracker, Described, HasPassRules, KnowsAttempts, Copied, Exami
     def encode(self, state: UnitState) -> dict[str, object]:
         return encode_units(state)
 
-    def copied(self, state: UnitState) -> dict[str, object]:
+    def make_copy(self, state: UnitState) -> dict[str, object]:
         """What was read; units with equal reads stand together."""
         alike: dict[tuple[tuple[int, int], ...], list[str]] = {}
         for unit, entry in state.entries.items():
@@ -114,7 +114,7 @@ class UnitTracker(Tracker, Described, HasPassRules, KnowsAttempts, Copied, Exami
             tables=lambda: _state_tables(state),
             updated=state.updated,
             partitions=_Coverage(state),
-            failed_units=_failed_units(state),
+            failed_units=_list_failed_units(state),
             retired=dict(state.retired),
         )
 
@@ -140,8 +140,8 @@ class UnitTracker(Tracker, Described, HasPassRules, KnowsAttempts, Copied, Exami
             job_cutoff=maybe_utc(plan.job_cutoff),
             partitions=tuple(_partition_lines(plan)),
             units=plan.units,
-            runs=tuple(_planned(each) for each in plan.runs),
-            skipped=tuple(_skipped(each) for each in plan.skipped),
+            runs=tuple(_describe_group(each) for each in plan.runs),
+            skipped=tuple(_describe_skipped(each) for each in plan.skipped),
             stale=plan.stale,
             input_version=plan.input_version,
             repeated=units.repeated,
@@ -153,8 +153,7 @@ class UnitTracker(Tracker, Described, HasPassRules, KnowsAttempts, Copied, Exami
                 *plan.remarks,
                 *_input_notes(units),
                 *_obstacles(plan),
-                *_stop_notes(self.source, plan),
-                *_doubled_notes(self.source, plan, looked.state),
+                *_explain_doubled_rows(self.source, plan, looked.state),
             ),
         )
 
@@ -174,7 +173,7 @@ class UnitTracker(Tracker, Described, HasPassRules, KnowsAttempts, Copied, Exami
         """What a run would do now; servers are not asked."""
         plan = plan_units(source.pipeline.name, self.source, state, read_units(self.source), version, now)
         progress = _progress(plan, state)
-        notes = (*plan.notes, *_obstacles(plan), *_stop_notes(self.source, plan))
+        notes = (*plan.notes, *_obstacles(plan))
         return Backlog(complete=True, behind=progress.open > 0, notes=notes, work_units=progress)
 
     def source_checks(self, source: UnitBound) -> list[Check]:
@@ -183,7 +182,7 @@ class UnitTracker(Tracker, Described, HasPassRules, KnowsAttempts, Copied, Exami
 
         def look() -> Iterator[Check]:
             if read is not None:
-                yield answers(name, self.type_name, ColumnSource(self.source.name, read))
+                yield check_address(name, self.type_name, ColumnSource(self.source.name, read))
             else:
                 told = f"{self.type_name}: {self.source.uri}; a run shows whether it can be read"
                 yield Check(name, "ok", told)
@@ -208,11 +207,10 @@ class UnitTracker(Tracker, Described, HasPassRules, KnowsAttempts, Copied, Exami
             yield Check(name, "warn", f"{failed} failed at the last try", remedy)
         units = read_units(self.source)
         plan = plan_units(source.pipeline.name, self.source, state, units, position.version, utc_now())
-        if plan.repeats:
-            error = repeated_rows(self.source, plan.repeats)
-            yield Check(name, "warn", f"a run would stop: {error.problem}", error.remedy)
-            return
-        yield Check(name, "ok", f"{count(plan.count, 'work unit')} would run now")
+        if plan.refusal is not None:
+            yield Check(name, "warn", f"a run would stop: {plan.refusal.problem}", plan.refusal.remedy)
+        else:
+            yield Check(name, "ok", f"{count(plan.count, 'work unit')} would run now")
 
     @property
     def type_name(self) -> str:
@@ -228,7 +226,7 @@ class UnitTracker(Tracker, Described, HasPassRules, KnowsAttempts, Copied, Exami
                 return "python"
 
 
-def _failed_units(state: UnitState) -> tuple[FailedUnit, ...]:
+def _list_failed_units(state: UnitState) -> tuple[FailedUnit, ...]:
     return tuple(
         FailedUnit(unit, utc(start), failure.reason, failure.count) for (unit, start), failure in state.failures.items()
     )
@@ -237,7 +235,7 @@ def _failed_units(state: UnitState) -> tuple[FailedUnit, ...]:
 def _state_tables(state: UnitState) -> tuple[StateTable, ...]:
     failed = {
         f"{each.unit or ALL} from {each.start}": {"Failed": {"attempts": each.failures, "reason": each.reason}}
-        for each in _failed_units(state)
+        for each in _list_failed_units(state)
     }
     return (
         StateTable("unit", "read", _Coverage(state), "unit", unnamed=ALL),
@@ -318,7 +316,7 @@ def _partition_lines(plan: UnitPlan) -> Iterator[PartitionLine]:
         yield PartitionLine(utc(partition.start), utc(partition.end), maybe_utc(partition.nominal_end), reasons)
 
 
-def _planned(group: RunGroup) -> PlannedUnits:
+def _describe_group(group: RunGroup) -> PlannedUnits:
     work = group.pattern
     return PlannedUnits(
         start=utc(work.start),
@@ -334,7 +332,7 @@ def _planned(group: RunGroup) -> PlannedUnits:
     )
 
 
-def _skipped(each: SkippedUnits) -> SkippedWork:
+def _describe_skipped(each: SkippedUnits) -> SkippedWork:
     return SkippedWork(
         each.why.value, each.units, each.partitions, utc(each.first), utc(each.last), maybe_utc(each.eligible)
     )
@@ -354,16 +352,11 @@ def _obstacles(plan: UnitPlan) -> Iterator[str]:
     if plan.stale:
         stale = count(len(plan.stale), "unit")
         yield f"{stale} read before, now gone; a unit that comes back continues where it stopped"
+    if plan.refusal is not None:
+        yield f"a run would stop: {plan.refusal.problem}; {plan.refusal.remedy}"
 
 
-def _stop_notes(source: UnitSource, plan: UnitPlan) -> Iterator[str]:
-    """Why a run of the plan would stop."""
-    if plan.repeats:
-        error = repeated_rows(source, plan.repeats)
-        yield f"a run would stop: {error.problem}; {error.remedy}"
-
-
-def _doubled_notes(source: UnitSource, plan: UnitPlan, state: UnitState | None) -> Iterator[str]:
+def _explain_doubled_rows(source: UnitSource, plan: UnitPlan, state: UnitState | None) -> Iterator[str]:
     """What runs have appended more than once, because the requests do not contain the time."""
     by_read = source.replace in (Replace.SEGMENTS, Replace.UNIT, Replace.NONE) and not source.requests_by_time
     if state is None or source.time is None or not by_read:
@@ -377,23 +370,6 @@ def _doubled_notes(source: UnitSource, plan: UnitPlan, state: UnitState | None) 
     gone = len(set(doubled) - set(plan.units))
     if gone:
         yield f"{count(gone, 'of them is', 'of them are')} gone from the source: these rows stay as they are"
-
-
-def repeated_rows(source: UnitSource, units: Sequence[str]) -> WatermarkError:
-    """The refusal to read units again whose rows would be in the table once more."""
-    several = f" and {count(len(units) - 1, 'other unit')}" if len(units) > 1 else ""
-    return WatermarkError(
-        f"source {source.name!r}: {units[0]!r}{several} would be read again, but the request does not contain the "
-        "time: the same rows would be appended once more",
-        "set `replace: unit` (what is read replaces all rows of its unit) or `replace: none` (every read is kept, as "
-        "history); until then nothing is read, and no row is deleted",
-    )
-
-
-def check_repeats(source: UnitSource, plan: UnitPlan) -> None:
-    """Raise :class:`WatermarkError` if a run of ``plan`` would append rows that the table has already."""
-    if plan.repeats:
-        raise repeated_rows(source, plan.repeats)
 
 
 def _progress(plan: UnitPlan, state: UnitState | None) -> WorkProgress:

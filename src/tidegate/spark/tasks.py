@@ -337,7 +337,7 @@ class TaskPool:
             self._count += 1
             self._changed.notify_all()
 
-    def finished(self, seconds: float | None = None) -> list[FinishedGroup]:
+    def take_finished(self, seconds: float | None = None) -> list[FinishedGroup]:
         """All finished groups; waits for the first, at most that many seconds. Raises what else ended a task."""
         self._start_threads()
         until = None if seconds is None else time.monotonic() + seconds

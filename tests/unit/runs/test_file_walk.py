@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.core.files.state import Changed, Covered, NotReached, Refused
 from tidegate.parquet.parquet_file import FinishedFile
-from tidegate.runs.file_walk import ADDS_PER_COMMIT, coverage_of, in_commits, left_of
+from tidegate.runs.file_walk import ADDS_PER_COMMIT, coverage_of, find_unread, in_commits
 from tidegate.tasks.read_task import GroupResult
 
 FILES = tuple(FileSlice(name, 10, "e") for name in "abcde")
@@ -40,10 +40,10 @@ def test_left_are_files_that_were_not_reached_and_the_rest_of_those_read_in_part
         Changed("d"),
         NotReached("e"),
     )
-    (unit,) = left_of([FileGroup(1, FILES)], outcomes)
+    (unit,) = find_unread([FileGroup(1, FILES)], outcomes)
     assert [(each.path, each.start_record, each.rounds) for each in unit.slices] == [("b", 7, 1), ("e", 0, 0)]
 
 
 def test_a_unit_that_gave_no_result_is_left_whole() -> None:
     unit = FileGroup(1, FILES)
-    assert left_of([unit], ()) == (unit,)
+    assert find_unread([unit], ()) == (unit,)

@@ -195,7 +195,7 @@ def read_in_turn(engine: SparkEngine, task: ReadTask) -> list[int]:
             for each in together:
                 tasks.submit(task, each)
             while tasks.count:
-                found += [done.group.number for done in tasks.finished()]
+                found += [done.group.number for done in tasks.take_finished()]
     return found
 
 

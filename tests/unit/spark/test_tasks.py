@@ -74,7 +74,7 @@ def drain(tasks: TaskPool) -> list[int]:
     """The numbers of all groups that finish."""
     found = []
     while tasks.count:
-        found += [done.group.number for done in tasks.finished()]
+        found += [done.group.number for done in tasks.take_finished()]
     return found
 
 
@@ -128,7 +128,7 @@ def test_no_task_begins_while_what_is_finished_is_enough_for_a_commit() -> None:
     with pool(read, limits=CommitLimits(source_files=10)) as tasks:
         for number in range(1, 5):
             tasks.submit(TASK, group(number))
-        assert [done.group.number for done in tasks.finished()] == [1]
+        assert [done.group.number for done in tasks.take_finished()] == [1]
         assert second.wait(30), "the next began although nobody asked for it"
         assert begun == [1, 2]
         assert drain(tasks) == [2, 3, 4]
@@ -143,9 +143,9 @@ def test_what_was_finished_is_handed_over_before_the_error_of_another() -> None:
     with pool(read) as tasks:
         tasks.submit(TASK, group(1))
         tasks.submit(TASK, group(2))
-        assert [done.group.number for done in tasks.finished()] == [1]
+        assert [done.group.number for done in tasks.take_finished()] == [1]
         with raises(TidegateError, "a task failed"):
-            tasks.finished()
+            tasks.take_finished()
 
 
 def test_a_stop_begins_nothing_more_and_cancels_what_is_under_way_when_grace_is_over() -> None:
@@ -160,11 +160,11 @@ def test_a_stop_begins_nothing_more_and_cancels_what_is_under_way_when_grace_is_
     with pool(read, stop=stop, tags=tags, grace=0.0) as tasks:
         tasks.submit(TASK, group(1))
         tasks.submit(TASK, group(2))
-        assert tasks.finished(0.0) == []
+        assert tasks.take_finished(0.0) == []
         assert begun.wait(30)
         stop.set()
         with pytest.raises(RunStopped):
-            tasks.finished()
+            tasks.take_finished()
         assert tasks.withdraw() == []
 
 
@@ -177,9 +177,9 @@ def test_what_is_under_way_at_the_end_is_cancelled_and_does_not_count() -> None:
 
     with pool(read, tags=tags) as tasks:
         tasks.submit(TASK, group(1))
-        assert tasks.finished(0.0) == []
+        assert tasks.take_finished(0.0) == []
     assert tags.cancelled.is_set()
-    assert tasks.finished(0.0) == []
+    assert tasks.take_finished(0.0) == []
 
 
 def test_who_runs_alone_waits_for_others_and_keeps_others_waiting() -> None:

@@ -17,6 +17,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from tidegate.core.units.state import Failure
+from tidegate.errors import WatermarkError
 
 Range = tuple[int, int]
 
@@ -138,6 +139,19 @@ class UnitPlan:
     settles: bool = False
     remarks: tuple[str, ...] = ()
     repeats: tuple[str, ...] = ()
+
+    @property
+    def refusal(self) -> WatermarkError | None:
+        """Why no run may carry this plan out: it would append rows that the table already has."""
+        if not self.repeats:
+            return None
+        others = f" and {len(self.repeats) - 1:,} more" if len(self.repeats) > 1 else ""
+        return WatermarkError(
+            f"source {self.source!r}: {self.repeats[0]!r}{others} would be read again, but the request does not "
+            "contain the time: the same rows would be appended once more",
+            "set `replace: unit` (what is read replaces all rows of its unit) or `replace: none` (every read is kept, "
+            "as history); until then nothing is read, and no row is deleted",
+        )
 
     def works(self) -> Iterator[WorkUnit]:
         for group in self.runs:
