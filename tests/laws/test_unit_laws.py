@@ -178,7 +178,10 @@ def test_more_abstinence_never_adds_a_work_unit_that_was_read(
         less, greater = (
             ranges(world.plan(each, now, UNITS, False)) for each in (source, replace(source, abstinent=longer))
         )
-        assert {key for key, (_, before) in greater.items() if before is not None} <= less.keys()
+        again = {key for key, (_, before) in greater.items() if before is not None}
+        # With the first abstinent period a relative beginning is rounded to its day: the range itself begins earlier.
+        begin = cut(source, now).start
+        assert {(unit, start) for unit, start in again if start >= begin or not start} <= less.keys()
 
 
 @settings(max_examples=examples(60), deadline=None)
