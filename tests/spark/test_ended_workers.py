@@ -28,7 +28,7 @@ KILLING = "date=2026-01-28/hour=11/killing.ndjson"
 DEADLY = {
     KILLING: KILLED,
     "date=2026-01-28/hour=12/crashing.ndjson.gz": CRASHED,
-    "date=2026-01-28/hour=12/greedy.ndjson": "memory ran out while it was read (sink.file.before)",
+    "date=2026-01-28/hour=12/greedy.ndjson": "ran out of memory while reading the file (sink.file.before)",
 }
 
 

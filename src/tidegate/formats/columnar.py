@@ -53,7 +53,7 @@ class ColumnarFormat:
         return self._lines.unknown
 
     def reread(self, contents: Sequence[bytes], path: str) -> Decoded:
-        return self._lines.decode(b"".join(content + b"\n" for content in contents))
+        return self._lines.decode_lines(contents)
 
     def _decode(self, block: Decoded, unknown: Sequence[str]) -> Decoded:
         """Convert a block with the file's own types to the declared columns."""
@@ -93,7 +93,7 @@ class BatchRows:
         except NotJson as error:
             raise BadLine(f"a json column holds what is {error}") from error
 
-    def text(self, number: int) -> bytes:
+    def to_text(self, number: int) -> bytes:
         try:
             value = row_value(self._batch, number, self._fields)
         except NotJson:
@@ -508,7 +508,7 @@ def parse_decimals(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     of any size. So it gets only plain numbers of at most 38 characters, and those with more digits than fit before the
     point through a type that has room for all of them.
     """
-    letters = text_bytes(texts) | 0x20
+    letters = join_text_bytes(texts) | 0x20
     longest = pc.max(pc.binary_length(texts)).as_py() or 0
     if longest > _DIGITS or np.any((letters == ord("x")) | (letters == ord("e"))):
         raise Suspicious("not a plain number of at most 38 characters")
@@ -520,17 +520,10 @@ def rescale(numbers: pa.Array, kind: pa.DataType) -> pa.Array:
     return pc.cast(pc.cast(numbers, pa.decimal256(2 * _DIGITS, kind.scale)), kind)
 
 
-def text_bytes(array: pa.Array) -> Bytes:
+def join_text_bytes(array: pa.Array) -> Bytes:
     """Return the bytes of all texts of an array, concatenated."""
     data = array.buffers()[2]
     if data is None or not len(array):
         return np.empty(0, np.uint8)
-    bounds = _bounds(array)
-    return np.frombuffer(data, np.uint8)[bounds[0] : bounds[-1]]
-
-
-def _bounds(array: pa.Array) -> npt.NDArray[np.int32]:
-    offsets = array.buffers()[1]
-    if offsets is None or not len(array):
-        return np.empty(0, np.int32)
-    return np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
+    offsets = np.frombuffer(array.buffers()[1], np.int32)
+    return np.frombuffer(data, np.uint8)[offsets[array.offset] : offsets[array.offset + len(array)]]

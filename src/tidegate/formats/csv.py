@@ -26,7 +26,7 @@ import pyarrow.csv as pv
 
 from tidegate.core.files.plan import FileSlice
 from tidegate.errors import SourceError
-from tidegate.formats.columnar import INTEGER, ColumnFit, doubtful_rows, narrow, parse_decimals, text_bytes
+from tidegate.formats.columnar import INTEGER, ColumnFit, doubtful_rows, join_text_bytes, narrow, parse_decimals
 from tidegate.formats.json import (
     BLOCK_BYTES,
     LONGEST_LINE,
@@ -243,7 +243,8 @@ class CsvRows:
         arrays = {}
         for index, column in zip(wanted, table.columns, strict=True):
             field = self._fields[self._sheet.names[index]]
-            arrays[field.name] = _convert_cells(_join_chunks(column), field)
+            cells = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+            arrays[field.name] = _convert_cells(cells, field)
         return arrays
 
     def record(self, number: int) -> Pairs:
@@ -255,17 +256,13 @@ class CsvRows:
             if name in self._fields
         )
 
-    def text(self, number: int) -> bytes:
+    def to_text(self, number: int) -> bytes:
         """The header and the record, as written."""
         return self._sheet.header + self.line(number)
 
     def line(self, number: int) -> bytes:
         """One record as written, without its line end."""
         return _strip_line_end(self._block.text[self._starts[number] : self._ends[number]])
-
-
-def _join_chunks(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
 def _strip_line_end(record: bytes) -> bytes:
@@ -330,7 +327,9 @@ def _convert_cells(cells: pa.Array, field: FieldSpec) -> pa.Array:
 
 def _parse_integers(cells: pa.Array, field: FieldSpec) -> pa.Array:
     """Parse plain digits at once; others through decimals, which keep a fraction for the check."""
-    cells = _refuse_hex(cells)
+    # Arrow reads `0x1F` and `1e0x1` as numbers, too.
+    if np.any(join_text_bytes(cells) | 0x20 == ord("x")):
+        raise Suspicious("not a number")
     try:
         return pc.cast(cells, arrow_type(field))
     except pa.ArrowInvalid:
@@ -357,13 +356,6 @@ def _parse_booleans(cells: pa.Array) -> pa.Array:
     if not pc.all(pc.or_(true, false)).as_py():
         raise Suspicious("neither true nor false")
     return true
-
-
-def _refuse_hex(cells: pa.Array) -> pa.Array:
-    """Raise :class:`Suspicious` for an ``x``, since Arrow reads ``0x1F`` and ``1e0x1`` as numbers, too."""
-    if np.any(text_bytes(cells) | 0x20 == ord("x")):
-        raise Suspicious("not a number")
-    return cells
 
 
 def _convert_cell(cell: bytes, field: FieldSpec, *, quoted: bool) -> Any:

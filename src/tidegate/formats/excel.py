@@ -32,7 +32,7 @@ import pyarrow as pa
 from tidegate.core.files.plan import FileSlice
 from tidegate.errors import EnvironmentProblem, SourceError, TidegateError
 from tidegate.formats.json import Decoder
-from tidegate.formats.port import Decoded, Fetcher
+from tidegate.formats.port import Decoded, Fetcher, scan
 from tidegate.formats.samples import SAMPLED_LINES, spread
 from tidegate.formats.strict_lines import RecordRules
 from tidegate.schema.inference import check_agreement, infer_json
@@ -119,11 +119,11 @@ class WorkbookFormat:
         lines = sheet_lines(raw, file.path, self._sheet, self._timezone, self._days)
         some = [b"", *islice(lines, ROWS_AT_ONCE)]
         while some:
-            yield self._decoder.decode(b"".join(line + b"\n" for line in some))
+            yield self._decoder.decode_lines(some)
             some = list(islice(lines, ROWS_AT_ONCE))
 
     def reread(self, contents: Sequence[bytes], path: str) -> Decoded:
-        return self._decoder.decode(b"".join(content + b"\n" for content in contents))
+        return self._decoder.decode_lines(contents)
 
 
 class WorkbookScan:
@@ -144,17 +144,15 @@ class WorkbookScan:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         source, fields, schema, sheet, timezone, slots = pickle.loads(self._payload)
         format = WorkbookFormat(RecordRules(fields, schema.numbers, schema.coerce_conflicts_to_utf8), sheet, timezone)
-        fetcher = Fetcher(open_store(source.location))
+        store = open_store(source.location)
         for batch in batches:
             for slot in batch.column(0).to_pylist():
-                for file in slots[slot]:
-                    with closing(fetcher.seekable(file)) as raw:
-                        yield from _refuse_bad_rows(format.read(raw, file), file.path)
+                yield from scan(format, store, slots[slot], "correct the cell, or the schema")
 
 
 def first_rows(source: PathSource, file: FileSlice, sheet: str | None, timezone: str, count: int) -> Sequence[bytes]:
     """Read the first rows of a workbook as lines."""
-    with closing(Fetcher(open_store(source.location)).seekable(file)) as raw:
+    with closing(Fetcher(open_store(source.location)).open(file, seeks=True)) as raw:
         lines = sheet_lines(raw, file.path, sheet, timezone)
         return [line for line in islice(lines, count) if line]
 
@@ -162,19 +160,9 @@ def first_rows(source: PathSource, file: FileSlice, sheet: str | None, timezone:
 def infer_workbooks(
     source: PathSource, slices: Sequence[FileSlice], sheet: str | None, timezone: str, schema: SchemaSpec
 ) -> tuple[FieldSpec, ...]:
-    """Columns inferred from the first rows of some workbooks."""
-    samples = (first_rows(source, each, sheet, timezone, SAMPLED_LINES) for each in spread(slices))
+    """Infer columns from the first rows of some workbooks."""
+    samples = (first_rows(source, file, sheet, timezone, SAMPLED_LINES) for file in spread(slices))
     return check_agreement(infer_json(samples, coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8)).fields
-
-
-def _refuse_bad_rows(blocks: Iterator[Decoded], path: str) -> Iterator[pa.RecordBatch]:
-    before = 1
-    for decoded in blocks:
-        if decoded.rejected:
-            first = decoded.rejected[0]
-            raise SourceError(f"{path}, row {before + first.offset}: {first.reason}", "correct the cell, or the schema")
-        before += decoded.lines
-        yield decoded.batch
 
 
 def _read_rows(raw: BinaryIO, path: str, sheet: str | None) -> Iterator[list[Any]]:
@@ -339,10 +327,10 @@ class _TextPart(_Part):
         super().__init__()
         self.lengths = array("L")
         self._length = 0
-        self._parser.CharacterDataHandler = self._text
+        self._parser.CharacterDataHandler = self._add_text
         self._parser.EndElementHandler = self._end
 
-    def _text(self, text: str) -> None:
+    def _add_text(self, text: str) -> None:
         self._length += len(text)
 
     def _end(self, element: str) -> None:
@@ -372,7 +360,7 @@ class _CellPart(_Part):
             self._kind = attributes.get("t")
         elif name in ("v", "is"):
             self._value = ""
-            self._parser.CharacterDataHandler = self._text
+            self._parser.CharacterDataHandler = self._add_text
         elif name == "row":
             self._row = int(attributes.get("r", self._row + 1))
             self._column = 0
@@ -393,7 +381,7 @@ class _CellPart(_Part):
             self._columns[letters] = column
         self._column = column
 
-    def _text(self, text: str) -> None:
+    def _add_text(self, text: str) -> None:
         self._characters += len(text)
         self._value = text if not self._value else self._value + text if self._kind != "inlineStr" else "text"
 

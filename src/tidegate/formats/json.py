@@ -121,7 +121,7 @@ def skip_lines(chunks: Iterable[bytes], count: int, path: str | None = None) -> 
     if left and path is not None:
         raise SourceError(
             f"{path}: has {count - left} lines, but {count} of its lines are committed",
-            "the file was cut after it was read; restore it",
+            "the file was truncated after it was read; restore it",
         )
 
 
@@ -134,12 +134,13 @@ def line_blocks(raw: BinaryIO, path: str, compression: Compression, *, is_array:
 Bytes = npt.NDArray[np.uint8]
 Places = npt.NDArray[np.int64]
 
-_QUOTE, _COMMA, _BACKSLASH, _NEWLINE, _RETURN, _BLANK = 34, 44, 92, 10, 13, 32
+_QUOTE, _COMMA, _BACKSLASH, _NEWLINE, _RETURN, _BLANK = b'",\\\n\r '
 _STEPS = np.zeros(256, np.int64)
 _STEPS[list(b"[{")] = 1
 _STEPS[list(b"]}")] = -1
 _WHITE = np.zeros(256, bool)
 _WHITE[list(b" \t\r\n")] = True
+_NO_PLACES = np.empty(0, np.int64)
 _NOTHING = b","
 """The line for a missing element, as after a last comma."""
 
@@ -151,7 +152,7 @@ def element_lines(chunks: Iterable[bytes], path: str) -> Iterator[bytes]:
     """
     file = _ArrayFile(path)
     for chunk in chunks:
-        inside = file.inside(chunk)
+        inside = file.select_inside(chunk)
         if inside:
             lines, end = file.splitter.take(inside)
             file.check_end(inside, end)
@@ -173,7 +174,7 @@ def gather_chunks(chunks: Iterable[bytes], size: int = BLOCK_BYTES) -> Iterator[
 
 
 @dataclass(frozen=True, slots=True)
-class _JsonChunk:
+class JsonChunk:
     """A chunk with its structure: quotes that open or close a text, and brackets outside texts.
 
     ``depths`` are those after each bracket, ``depth`` the one at the beginning; ``inside``: the chunk begins in a text.
@@ -185,28 +186,17 @@ class _JsonChunk:
     quotes: Places
     brackets: Places
     depths: Places
-    ends_escaped: bool
 
-    @classmethod
-    def of(cls, chunk: bytes, *, inside: bool, escaped: bool, depth: int) -> _JsonChunk:
-        # `bytes` cannot be written to, and line ends are written into this.
-        content = np.frombuffer(chunk, np.uint8).copy()
-        quotes, ends_escaped = text_quotes(content, escaped)
-        folded = content | 32  # folds both kinds of brackets into one
-        brackets = np.flatnonzero((folded == ord("{")) | (folded == ord("}")))
-        brackets = brackets[~are_inside(brackets, quotes, inside)]
-        depths = depth + np.cumsum(_STEPS[content[brackets]])
-        return cls(content, inside, depth, quotes, brackets, depths, ends_escaped)
+    def are_inside(self, places: Places) -> npt.NDArray[np.bool_]:
+        """Tell which places lie in texts; an opening quote does not."""
+        inside_text: npt.NDArray[np.bool_] = (np.searchsorted(self.quotes, places) + self.inside) % 2 == 1
+        return inside_text
 
-    @property
-    def ends_inside(self) -> bool:
-        return self.inside != bool(len(self.quotes) % 2)
+    def depths_at(self, places: Places) -> Places:
+        """Return the depth at each place; at a bracket, the one before it."""
+        return np.concatenate(([self.depth], self.depths))[np.searchsorted(self.brackets, places)]
 
-    @property
-    def ends_deep(self) -> int:
-        return int(self.depths[-1]) if len(self.depths) else self.depth
-
-    def up_to(self, end: int) -> _JsonChunk:
+    def up_to(self, end: int) -> JsonChunk:
         """Drop what lies from ``end`` on."""
         kept = self.brackets < end
         return replace(self, content=self.content[:end], brackets=self.brackets[kept], depths=self.depths[kept])
@@ -218,9 +208,11 @@ class _JsonChunk:
         kept = np.ones(len(self.content), bool)
         kept[between[_WHITE[self.content[between]]]] = False
         breaks = np.flatnonzero((self.content == _NEWLINE) | (self.content == _RETURN))
-        self.content[breaks] = np.where(are_inside(breaks, self.quotes, self.inside), _RETURN, _BLANK)
-        self.content[separators] = _NEWLINE
-        return self.content[kept].tobytes()
+        # `bytes` cannot be written to.
+        lines = self.content.copy()
+        lines[breaks] = np.where(self.are_inside(breaks), _RETURN, _BLANK)
+        lines[separators] = _NEWLINE
+        return lines[kept].tobytes()
 
     def _places_between(self) -> Places:
         """Return every place outside texts between elements."""
@@ -229,13 +221,48 @@ class _JsonChunk:
         lengths = np.concatenate((self.brackets, [len(self.content)]))[shallow] - starts
         before = np.cumsum(lengths) - lengths
         places: Places = np.arange(int(lengths.sum())) + np.repeat(starts - before, lengths)
-        return places[~are_inside(places, self.quotes, self.inside)]
+        return places[~self.are_inside(places)]
 
 
-def are_inside(places: Places, quotes: Places, inside: bool) -> npt.NDArray[np.bool_]:
-    """Tell which places lie in texts; an opening quote does not."""
-    inside_text: npt.NDArray[np.bool_] = (np.searchsorted(quotes, places) + inside) % 2 == 1
-    return inside_text
+class JsonScanner:
+    """Finds the structure of JSON chunk by chunk, without parsing it: where texts and brackets are, and how deep.
+
+    ``depth`` is that after the last chunk; ``inside``: that chunk ends in a text.
+    """
+
+    def __init__(self, depth: int = 0) -> None:
+        self.depth = depth
+        self.inside = False
+        self._escaped = False
+
+    def take(self, chunk: bytes) -> JsonChunk:
+        content = np.frombuffer(chunk, np.uint8)
+        quotes, self._escaped = find_text_quotes(content, self._escaped)
+        folded = content | 32  # folds both kinds of brackets into one
+        part = JsonChunk(content, self.inside, self.depth, quotes, _NO_PLACES, _NO_PLACES)
+        brackets = np.flatnonzero((folded == ord("{")) | (folded == ord("}")))
+        brackets = brackets[~part.are_inside(brackets)]
+        depths = self.depth + np.cumsum(_STEPS[content[brackets]])
+        self.inside ^= bool(len(quotes) % 2)
+        self.depth = int(depths[-1]) if len(depths) else self.depth
+        return replace(part, brackets=brackets, depths=depths)
+
+
+def find_text_quotes(content: Bytes, escaped: bool) -> tuple[Places, bool]:
+    """Find the quotes that open or close texts, and whether the first byte after ``content`` is escaped.
+
+    A byte after an odd number of backslashes is escaped; ``escaped`` says whether the first byte is.
+    """
+    quotes: Places = np.flatnonzero(content == _QUOTE)
+    slashes = np.flatnonzero(content == _BACKSLASH)
+    if escaped:
+        slashes = np.concatenate((np.array([-1]), slashes))
+    if not len(slashes):
+        return quotes, False
+    starts = np.flatnonzero(np.diff(slashes, prepend=-9) != 1)
+    lengths = np.diff(starts, append=len(slashes))
+    after = (slashes[starts] + lengths)[lengths % 2 == 1]
+    return quotes[~np.isin(quotes, after)], bool(len(after)) and int(after[-1]) == len(content)
 
 
 class Splitter(Protocol):
@@ -255,13 +282,10 @@ class ChunkSplitter:
         self.elements = 0
         self.element_is_empty = True
         self._outer = outer
-        self._depth = 1
-        self._inside = False
-        self._escaped = False
+        self._structure = JsonScanner(depth=1)
 
     def take(self, chunk: bytes) -> tuple[bytes, int | None]:
-        part = _JsonChunk.of(chunk, inside=self._inside, escaped=self._escaped, depth=self._depth)
-        self._inside, self._escaped, self._depth = part.ends_inside, part.ends_escaped, part.ends_deep
+        part = self._structure.take(chunk)
         closing = np.flatnonzero((part.depths <= self._outer) & (_STEPS[part.content[part.brackets]] < 0))
         if not len(closing):
             return self._fill_gaps(part.split()), None
@@ -292,7 +316,7 @@ class _ArrayFile:
         self._kind = ""
         self._ended = False
 
-    def inside(self, chunk: bytes) -> bytes:
+    def select_inside(self, chunk: bytes) -> bytes:
         """Return the part of the next chunk inside the array, for which there is a splitter."""
         if self._ended:
             self._check_behind(chunk)
@@ -311,7 +335,7 @@ class _ArrayFile:
         if not self._kind:
             return b""
         if not self._ended:
-            raise SourceError(f"{self._path}: the {self._kind} ends too early", "write the whole file again")
+            raise SourceError(f"{self._path}: the {self._kind} is truncated", "write the whole file again")
         return _NOTHING if self.splitter.elements and self.splitter.element_is_empty else b""
 
     def _begin(self, chunk: bytes) -> bytes:
@@ -331,7 +355,7 @@ class _ArrayFile:
     def _check_bracket(self, found: bytes) -> None:
         if found != (b"]" if self._kind == "array" else b"}"):
             raise SourceError(
-                f"{self._path}: the {self._kind} is closed by {found.decode()!r} behind element "
+                f"{self._path}: the {self._kind} is closed by {found.decode()!r} after element "
                 f"{self.splitter.elements + 1}",
                 "write the file again",
             )
@@ -342,23 +366,6 @@ class _ArrayFile:
                 f"{self._path}: something follows the {self._kind}",
                 "write one array per file, or set `format: ndjson` for a file with an object per line",
             )
-
-
-def text_quotes(content: Bytes, escaped: bool) -> tuple[Places, bool]:
-    """Find the quotes that open or close texts, and whether the first byte after ``content`` is escaped.
-
-    A byte after an odd number of backslashes is escaped; ``escaped`` says whether the first byte is.
-    """
-    quotes: Places = np.flatnonzero(content == _QUOTE)
-    slashes = np.flatnonzero(content == _BACKSLASH)
-    if escaped:
-        slashes = np.concatenate((np.array([-1]), slashes))
-    if not len(slashes):
-        return quotes, False
-    starts = np.flatnonzero(np.diff(slashes, prepend=-9) != 1)
-    lengths = np.diff(starts, append=len(slashes))
-    after = (slashes[starts] + lengths)[lengths % 2 == 1]
-    return quotes[~np.isin(quotes, after)], bool(len(after)) and int(after[-1]) == len(content)
 
 
 _BLANKS = b" \t\r"
@@ -402,6 +409,10 @@ class Decoder:
     def reads_elements(self) -> bool:
         """True if elements of an array can be read in place; not if the strict reader may have to read them again."""
         return self._native is not None and not self._twins
+
+    def decode_lines(self, lines: Iterable[bytes]) -> Decoded:
+        """Decode lines without line ends."""
+        return self.decode(b"".join(line + b"\n" for line in lines))
 
     def decode(self, block: bytes) -> Decoded:
         """Decode the records of ``block``, which ends with a newline."""
@@ -487,12 +498,12 @@ def _lines_of(block: bytes) -> Callable[[int], bytes]:
     """Return a function that gives a line by its number; the block is split when the first one is wanted."""
     lines: list[bytes] = []
 
-    def text(number: int) -> bytes:
+    def find_line(number: int) -> bytes:
         if not lines:
             lines.extend(block.split(b"\n"))
         return lines[number].strip(_BLANKS)
 
-    return text
+    return find_line
 
 
 def _open_native_reader(rules: RecordRules) -> NativeLines | None:
@@ -563,7 +574,7 @@ class LineFormat:
         """Yield the elements of an array, read in place."""
         file = _ArrayFile(path)
         for chunk in gather_chunks(strip_byte_order_mark(plain)):
-            inside = file.inside(chunk)
+            inside = file.select_inside(chunk)
             while inside:
                 splitter: Any = file.splitter
                 decoded, taken, end = self._decoder.read_elements(splitter, inside, LONGEST_LINE)
@@ -576,4 +587,4 @@ class LineFormat:
         file.end()
 
     def reread(self, contents: Sequence[bytes], path: str) -> Decoded:
-        return self._decoder.decode(b"".join(content + b"\n" for content in contents))
+        return self._decoder.decode_lines(contents)

@@ -45,7 +45,7 @@ class ParquetFormat(ColumnarFormat):
     def read(self, raw: BinaryIO, file: FileSlice) -> Iterator[Decoded]:
         try:
             parquet = open_parquet(raw)
-            schema = own_schema(parquet, self._fit.forbidden)
+            schema = read_schema(parquet, self._fit.forbidden)
             unknown = self._fit.find_unknown(schema, file.path)
             check_start(file, parquet.metadata.num_rows)
             declared = {field.name for field in self._fields}
@@ -82,7 +82,7 @@ def _open(raw: BinaryIO, metadata: pq.FileMetaData, dictionaries: Sequence[str] 
     )
 
 
-def own_schema(file: pq.ParquetFile, forbidden: tuple[str, ...] = ()) -> pa.Schema:
+def read_schema(file: pq.ParquetFile, forbidden: tuple[str, ...] = ()) -> pa.Schema:
     """Return the columns of a file in plain types, with their names in a table."""
     try:
         own = file.schema_arrow
@@ -125,10 +125,11 @@ class _Groups:
         written = sum(chunk.total_uncompressed_size for chunk in chunks)
         items = sum(max(chunk.num_values - group.num_rows, 0) for chunk in chunks)
         # In a dictionary, one long value of fixed length may stand for every row.
-        fixed = sum(_fixed_length(self._file.schema.column(place)) for place in places)
+        kinds = [self._file.schema.column(place) for place in places]
+        fixed = sum(int(kind.length) for kind in kinds if kind.physical_type == "FIXED_LEN_BYTE_ARRAY")
         row: int = max(max(written, items * _ITEM_BYTES) // max(group.num_rows, 1), fixed, 1)
         if row > LARGEST_ROW:
-            raise self._refusal(f"the rows of row group {number} have {row:,} bytes on average", LARGEST_ROW)
+            raise self._refuse(f"the rows of row group {number} have {row:,} bytes on average")
         for chunk in chunks:
             self._check_dictionary(number, chunk)
         most = min(max(_ROWS, _CELLS // max(len(chunks), 1)), max(group.num_rows, 1))
@@ -137,7 +138,7 @@ class _Groups:
             number, [chunk.path_in_schema for chunk in chunks if _may_expand(chunk, harmless)]
         )
         if longest > LARGEST_ROW:
-            raise self._refusal(f"row group {number} has texts of {longest:,} bytes", LARGEST_ROW)
+            raise self._refuse(f"row group {number} has texts of {longest:,} bytes")
         rows: int = min(most, _BATCH_BYTES // row, _EXPANDED_BYTES // max(longest, 1))
         return max(rows, 1)
 
@@ -152,8 +153,7 @@ class _Groups:
         self._raw.seek(chunk.dictionary_page_offset)
         size = _read_page_size(self._raw.read(_PAGE_HEADER))
         if size > LARGEST_ROW:
-            where = f"the dictionary of {chunk.path_in_schema!r} in row group {number}"
-            raise self._refusal(f"{where} has {size:,} bytes", LARGEST_ROW)
+            raise self._refuse(f"the dictionary of {chunk.path_in_schema!r} in row group {number} has {size:,} bytes")
 
     def _longest_entries(self, number: int, paths: list[str]) -> int:
         """The longest possible texts of one row from dictionaries."""
@@ -163,18 +163,15 @@ class _Groups:
         first = next(file.iter_batches(1, [number], paths, use_threads=False), None)
         return 0 if first is None else sum(map(_longest_text, first.columns))
 
-    def _refusal(self, found: str, limit: int) -> SourceError:
+    def _refuse(self, problem: str) -> SourceError:
         return SourceError(
-            f"{self._path}: {found}, the limit is {limit // 2**20} MiB", "write smaller values, or smaller row groups"
+            f"{self._path}: {problem}, the limit is {LARGEST_ROW // 2**20} MiB",
+            "write smaller values, or smaller row groups",
         )
 
 
-def _fixed_length(column: pq.ColumnSchema) -> int:
-    return int(column.length) if column.physical_type == "FIXED_LEN_BYTE_ARRAY" else 0
-
-
 def _may_expand(chunk: pq.ColumnChunkMetaData, harmless: int) -> bool:
-    """Whether texts of a dictionary may expand far beyond the size of the column."""
+    """True if texts of a dictionary may expand far beyond the size of the column."""
     is_text: bool = chunk.physical_type == "BYTE_ARRAY" and chunk.has_dictionary_page
     return is_text and bool(chunk.total_uncompressed_size > harmless)
 
@@ -222,13 +219,12 @@ def _simplify(batch: pa.RecordBatch, names: Mapping[str, str]) -> pa.RecordBatch
 
 def _simplify_array(array: pa.Array) -> pa.Array:
     if isinstance(array, pa.ExtensionArray):
-        array = array.storage if array.type != pa.uuid() else _format_uuids(array.storage)
+        if array.type == pa.uuid():
+            texts = [None if value is None else str(UUID(bytes=value)) for value in array.storage.to_pylist()]
+            return pa.array(texts, pa.string())
+        array = array.storage
     kind = _simplify_type(array.type)
     return array if array.type == kind else pc.cast(array, kind)
-
-
-def _format_uuids(storage: pa.Array) -> pa.Array:
-    return pa.array([None if value is None else str(UUID(bytes=value)) for value in storage.to_pylist()], pa.string())
 
 
 def _simplify_type(kind: pa.DataType) -> pa.DataType:

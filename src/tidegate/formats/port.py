@@ -15,7 +15,9 @@ import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, BinaryIO, NamedTuple, Protocol, cast
 
 import numpy as np
@@ -121,7 +123,7 @@ def _decompress(pieces: Iterator[bytes], path: str, compression: Compression) ->
         ) from error
     # A stream that was cut off raises no error: only its end is missing.
     if not member.eof:
-        raise SourceError(f"{path}: the {compression} data ends too early", "write the whole file again")
+        raise SourceError(f"{path}: the {compression} data is truncated", "write the whole file again")
 
 
 def _gzip_step(member: Any, fed: bytes) -> tuple[bytes, bytes]:
@@ -138,7 +140,7 @@ def _zstd_step(member: Any, fed: bytes) -> tuple[bytes, bytes]:
 def _describe_damage(compression: Compression, members: int, error: str) -> str:
     if "too much memory" in error:
         return f"its zstd frames look back further than {LARGEST_WINDOW // 2**20} MiB, which is the limit"
-    where = f"behind member {members} is something that does not continue it" if members else "it is damaged"
+    where = f"something other than a new member follows member {members}" if members else "it is damaged"
     return f"not valid {compression}, {where} ({error})"
 
 
@@ -184,14 +186,13 @@ class Fetcher:
             self._waiting = deque(slices)
             self._pool = self._pool or ThreadPoolExecutor(_THREADS, thread_name_prefix="fetch")
 
-    def __call__(self, file: FileSlice) -> BinaryIO:
-        """Open a stream of exactly the listed object; raises as the store does."""
-        return self._take_prefetched(file) or self._store.open_input(file.path, etag=file.etag, size=file.size)
-
-    def seekable(self, file: FileSlice) -> BinaryIO:
-        """Open the file with random access."""
-        opened = self._take_prefetched(file) or SeekableInput(self._store, file.path, etag=file.etag, size=file.size)
-        return cast(BinaryIO, opened)
+    def open(self, file: FileSlice, *, seeks: bool = False) -> BinaryIO:
+        """Open exactly the listed object, with random access if the reader ``seeks``; raises as the store does."""
+        if (fetched := self._take_prefetched(file)) is not None:
+            return fetched
+        if seeks:
+            return cast(BinaryIO, SeekableInput(self._store, file.path, etag=file.etag, size=file.size))
+        return self._store.open_input(file.path, etag=file.etag, size=file.size)
 
     def close(self) -> None:
         if self._pool is not None:
@@ -233,12 +234,36 @@ class FormatReader(Protocol):
         """Decode the records in dead letters of the file at ``path``: content ``n`` is record ``n``."""
 
 
+def scan(
+    format: FormatReader, store: ObjectStore, slices: Iterable[FileSlice], remedy: str
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records of these files; the first bad one raises :class:`SourceError`."""
+    with closing(Fetcher(store)) as fetcher:
+        for file in slices:
+            with closing(fetcher.open(file, seeks=format.seeks)) as raw:
+                name_record = partial("{}, {} {}".format, file.path, format.noun)
+                yield from refuse_bad_records(format.read(raw, file), name_record, remedy)
+
+
+def refuse_bad_records(
+    blocks: Iterable[Decoded], name_record: Callable[[int], str], remedy: str
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records of one file; raises :class:`SourceError` at the first bad one, named by its number from 1."""
+    before = 0
+    for decoded in blocks:
+        if decoded.rejected:
+            first = decoded.rejected[0]
+            raise SourceError(f"{name_record(before + first.offset + 1)}: {first.reason}", remedy)
+        before += decoded.lines
+        yield decoded.batch
+
+
 def check_start(file: FileSlice, records: int) -> None:
     """Raise :class:`SourceError` if a file has fewer records than are committed."""
     if records < file.start_record:
         raise SourceError(
             f"{file.path}: has {records} records, but {file.start_record} of its records are committed",
-            "the file was cut after it was read; restore it",
+            "the file was truncated after it was read; restore it",
         )
 
 
@@ -284,11 +309,11 @@ class Decoded:
             return replace(self, text=None) if self.text is not None else self
         places = np.arange(self.batch.num_rows) if self.offsets is None else self.offsets
         kept = np.setdiff1d(np.arange(self.batch.num_rows), list(bad))
-        rejected = [Rejected(int(places[row]), reason, self._text_of(row, places)) for row, reason in bad.items()]
+        rejected = [Rejected(int(places[row]), reason, self._find_text(row, places)) for row, reason in bad.items()]
         every = tuple(sorted((*self.rejected, *rejected), key=lambda rejection: rejection.offset))
         return Decoded(self.batch.take(pa.array(kept)), self.lines, places[kept], every)
 
-    def _text_of(self, row: int, places: npt.NDArray[np.int64]) -> bytes:
+    def _find_text(self, row: int, places: npt.NDArray[np.int64]) -> bytes:
         if self.text is not None:
             return self.text(int(places[row]))
         (values,) = self.batch.slice(row, 1).to_pylist()
@@ -319,7 +344,7 @@ class Rows(Protocol):
     def record(self, number: int) -> Pairs:
         """One row as a JSON object; raises :class:`BadLine`."""
 
-    def text(self, number: int) -> bytes:
+    def to_text(self, number: int) -> bytes:
         """One row as a dead letter keeps it."""
 
 
@@ -334,11 +359,11 @@ class RowDecoder:
     def decode(self, rows: Rows, lines: int, places: npt.NDArray[np.int64] | None = None) -> Decoded:
         """Decode a block of ``lines`` records; ``rows`` are those at ``places`` (None: all)."""
 
-        def text(place: int) -> bytes:
-            return rows.text(place if places is None else int(np.searchsorted(places, place)))
+        def find_text(place: int) -> bytes:
+            return rows.to_text(place if places is None else int(np.searchsorted(places, place)))
 
         try:
-            return Decoded(self._decode_at_once(rows, 0, len(rows)), lines, places, text=text)
+            return Decoded(self._decode_at_once(rows, 0, len(rows)), lines, places, text=find_text)
         except Suspicious:
             pass
         batches: list[pa.RecordBatch] = []
@@ -352,8 +377,8 @@ class RowDecoder:
             except Suspicious:
                 self._decode_one_by_one(rows, range(start, end), batches, kept, bad)
         all_places = np.arange(len(rows)) if places is None else places
-        rejected = [Rejected(int(all_places[number]), reason, rows.text(number)) for number, reason in bad]
-        return replace(Decoded.join(batches, self.schema, lines, all_places[kept].tolist(), rejected), text=text)
+        rejected = [Rejected(int(all_places[number]), reason, rows.to_text(number)) for number, reason in bad]
+        return replace(Decoded.join(batches, self.schema, lines, all_places[kept].tolist(), rejected), text=find_text)
 
     def _decode_one_by_one(
         self, rows: Rows, numbers: range, batches: list[pa.RecordBatch], kept: list[int], bad: list[tuple[int, str]]
@@ -389,11 +414,6 @@ class RowDecoder:
             if not column.nullable and array.null_count:
                 raise Suspicious(f"a null in {column.name}")
         batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-        check_filled(batch, self._filled)
+        if any(pc.any(pc.equal(batch.column(name), "")).as_py() for name in self._filled):
+            raise Suspicious("an empty text in a column that must be filled")
         return batch
-
-
-def check_filled(batch: pa.RecordBatch, columns: Iterable[str]) -> None:
-    """Raise :class:`Suspicious` for an empty text in one of ``columns``."""
-    if any(pc.any(pc.equal(batch.column(name), "")).as_py() for name in columns):
-        raise Suspicious("an empty text where none may be")

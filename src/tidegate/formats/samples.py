@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 import pyarrow as pa
 
@@ -20,8 +20,8 @@ from tidegate.errors import AccessDenied, ObjectChanged, ObjectMissing, SourceEr
 from tidegate.formats.avro import AvroFile
 from tidegate.formats.csv import sample_records
 from tidegate.formats.json import LineTooLong, line_blocks
-from tidegate.formats.parquet import open_parquet, own_schema
-from tidegate.formats.port import chunks
+from tidegate.formats.parquet import open_parquet, read_schema
+from tidegate.formats.port import Fetcher, chunks
 from tidegate.formats.strict_lines import BadLine
 from tidegate.reports.wording import count
 from tidegate.schema.inference import Inference, Row, draft_of, infer_cells, infer_json, kinds_seen
@@ -29,7 +29,7 @@ from tidegate.schema.majority import FileColumns, find_majority
 from tidegate.schema.names import DECLARE_OTHERS, MOST_COLUMNS, explain_forbidden, merge_fields
 from tidegate.schema.types import infer_types, kinds_of, kinds_of_fields
 from tidegate.specs.project import FieldSpec, Format, PathSource
-from tidegate.storage.port import ObjectStore, SeekableInput
+from tidegate.storage.port import ObjectStore
 
 SAMPLED_FILES = 10
 SAMPLED_LINES = 1000
@@ -80,7 +80,7 @@ class Sampler:
     """Samples files of one source; records which could not be read, and why."""
 
     def __init__(self, store: ObjectStore, source: PathSource, lines: int = SAMPLED_LINES) -> None:
-        self._store = store
+        self._fetcher = Fetcher(store)
         self._source = source
         self._lines = lines
         self._failures: list[str] = []
@@ -135,7 +135,7 @@ class Sampler:
         # Files without rows have no vote when files contradict each other.
         filled = {sample.path for sample in samples if sample.records} or {sample.path for sample in samples}
         votes = [replace(self._columns(sample, join, forbidden), votes=sample.path in filled) for sample in samples]
-        majority = find_majority(votes, self._known_kinds(known))
+        majority = find_majority(votes, self._kinds_of_known(known))
         kept = [sample for sample in samples if sample.path in majority.kept & filled]
         agreed = self._try_join(join, kept) if 0 < len(kept) < len(samples) else None
         if agreed is not None and majority.ties and problem is not None:
@@ -204,7 +204,7 @@ class Sampler:
         taken = "; ".join(explain_forbidden(name) for name in kinds if name in forbidden)
         return FileColumns(sample.path, kinds, problem=taken)
 
-    def _known_kinds(self, known: tuple[FieldSpec, ...]) -> dict[str, str]:
+    def _kinds_of_known(self, known: tuple[FieldSpec, ...]) -> dict[str, str]:
         match self._source.format:
             case Format.CSV:
                 return {field.name: _CELL for field in known}
@@ -235,7 +235,7 @@ class Sampler:
     def _first_lines(self, file: FileSlice) -> Sequence[bytes]:
         """Read the first JSON lines of a file, or elements of its array."""
         lines: list[bytes] = []
-        with self._record_failure(file), closing(self._open(file)) as raw:
+        with self._record_failure(file), closing(self._fetcher.open(file)) as raw:
             is_array = self._source.format is Format.JSON
             blocks = line_blocks(raw, file.path, self._source.compression, is_array=is_array)
             lines.extend(islice((line for block in blocks for line in block.splitlines()), self._lines))
@@ -245,7 +245,7 @@ class Sampler:
         """Read the first records of a CSV file as cells."""
         rows: list[Row] = []
         unreadable = 0
-        with self._record_failure(file), closing(self._open(file)) as raw:
+        with self._record_failure(file), closing(self._fetcher.open(file)) as raw:
             plain = chunks(raw, file.path, self._source.compression)
             for sheet, record in islice(sample_records(plain, self._source.csv, file.path), self._lines):
                 if len(sheet.names) > MOST_COLUMNS:
@@ -261,21 +261,17 @@ class Sampler:
         for file in slices:
             schema: tuple[pa.Schema, int] | None = None
             with self._record_failure(file):
-                schema = self._own_schema(file)
+                schema = self._read_schema(file)
             if schema is not None:
                 yield _Sample(file.path, schema, width=len(schema[0]))
 
-    def _own_schema(self, file: FileSlice) -> tuple[pa.Schema, int]:
+    def _read_schema(self, file: FileSlice) -> tuple[pa.Schema, int]:
         if self._source.format is Format.PARQUET:
-            raw = cast(BinaryIO, SeekableInput(self._store, file.path, etag=file.etag, size=file.size))
-            parquet = open_parquet(raw)
-            return own_schema(parquet), parquet.metadata.num_rows
-        with closing(self._open(file)) as stream:
+            parquet = open_parquet(self._fetcher.open(file, seeks=True))
+            return read_schema(parquet), parquet.metadata.num_rows
+        with closing(self._fetcher.open(file)) as raw:
             # The header has no number of records, and counting them would read the whole file.
-            return AvroFile(stream, file.path).schema, 1
-
-    def _open(self, file: FileSlice) -> BinaryIO:
-        return self._store.open_input(file.path, etag=file.etag, size=file.size)
+            return AvroFile(raw, file.path).schema, 1
 
 
 def no_majority(ties: Sequence[str], draft: Sequence[FieldSpec]) -> SourceError:

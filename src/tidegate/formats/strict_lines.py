@@ -230,7 +230,7 @@ class StrictLineReader:
             case "float32" | "float64":
                 return self._float(field.type)
             case "timestamp" | "date" | "binary":
-                return self._text_converter(field.type)
+                return self._make_text_converter(field.type)
             case _:
                 return self._decimal(*(decimal_of(field.type) or (38, 0)))
 
@@ -395,7 +395,7 @@ class StrictLineReader:
 
         return convert
 
-    def _text_converter(self, column: str) -> Convert:
+    def _make_text_converter(self, column: str) -> Convert:
         read, expected = TEXTS[column]
 
         def convert(value: Any, path: str) -> Any:

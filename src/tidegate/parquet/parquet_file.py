@@ -386,7 +386,7 @@ class GrowingFile:
             self._output = open_output(self.path)
             self._chunked = _ChunkedOutput(self._output)
             chosen = (encodings or ChosenEncodings()).of(self._held[0])
-            self._writer = parquet_writer(self._chunked, self._held, codec, self._footers, chosen, with_nan)
+            self._writer = parquet_writer(self._chunked, self._held[0], codec, self._footers, chosen, with_nan)
         before, held = self.written_bytes, self.held_bytes
         if with_nan:
             floats = float_columns(table.schema).items()
@@ -470,24 +470,23 @@ def _overhead(batch: pa.RecordBatch) -> int:
 
 def parquet_writer(
     sink: Any,
-    first: list[pa.RecordBatch],
+    first: pa.RecordBatch,
     codec: ParquetCodec,
     footers: list[pq.FileMetaData],
-    encodings: Encodings | None = None,
-    with_nan: frozenset[str] | None = None,
+    encodings: Encodings,
+    with_nan: frozenset[str],
 ) -> pq.ParquetWriter:
-    """Open a writer with statistics and page index, encodings chosen from the first rows."""
+    """Open a writer with statistics and page index for a file that begins with the rows ``first``."""
     # Bounds leave NaN out, so readers that search for it would skip the file: such columns get no statistics.
-    unordered = nan_columns(first) if with_nan is None else with_nan
-    paths = [path for path, _ in leaves(first[0]) if path not in unordered] if unordered else True
+    paths = [path for path, _ in leaves(first) if path not in with_nan] if with_nan else True
     return pq.ParquetWriter(
         sink,
-        first[0].schema,
+        first.schema,
         compression=_CODECS.get(codec, codec.value),
         write_statistics=paths,
         write_page_index=True,
         metadata_collector=footers,
-        **(encodings or choose_encodings(first[0])).options(),
+        **encodings.options(),
     )
 
 

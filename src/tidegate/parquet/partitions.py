@@ -108,9 +108,10 @@ class Partitioning:
         moved = {key.name for key in self.keys if key.column == key.name and key.template is None}
         self.columns = tuple(key.name for key in self.keys)
         self.from_path = tuple(key.name for key in self.keys if key.column is None)
-        self.required = tuple(name for name in moved if _is_required_text(declared.field(name)))
-        self.texts = tuple(key.column for key in self.keys if key.template is None and _is_text(key.column, declared))
-        self.kept = tuple(name for name in declared.names if name not in moved)
+        texts = {field.name: field for field in declared if pa.types.is_string(field.type)}
+        # An empty text, which is null as a partition value, counts as missing.
+        self.required = tuple(name for name in moved if name in texts and not texts[name].nullable)
+        self.texts = tuple(key.column for key in self.keys if key.template is None and key.column in texts)
 
     def split(
         self, batch: pa.RecordBatch, path: str, schema: pa.Schema | None = None
@@ -238,15 +239,6 @@ def _check_keys(keys: tuple[PartitionKey, ...], declared: pa.Schema) -> None:
             raise TidegateError(f"partition_by: a {kind} ({key.column!r}) cannot be a key", "take another column")
 
 
-def _is_text(column: str | None, declared: pa.Schema) -> bool:
-    return column is not None and pa.types.is_string(declared.field(column).type)
-
-
-def _is_required_text(field: pa.Field) -> bool:
-    """Whether an empty text, which is null as a partition value, counts as missing."""
-    return not field.nullable and pa.types.is_string(field.type)
-
-
 def _encode_column(column: pa.Array, template: str | None) -> tuple[Codes, list[str | None]]:
     """Return a code per row, and the text of each code; null has the last code."""
     if template is not None:
@@ -263,14 +255,11 @@ def _encode_times(column: pa.Array, template: str) -> tuple[Codes, list[str | No
     storage = column.cast(pa.int32()).cast(pa.int64()) if days else column.cast(pa.int64())
     periods, codes = np.unique(storage.fill_null(0).to_numpy() // per, return_inverse=True)
     length = timedelta(days=1) if days else timedelta(microseconds=per)
-    texts = [_format_moment(_EPOCH + int(period) * length, template) for period in periods]
+    moments = [_EPOCH + int(period) * length for period in periods]
+    # glibc writes %Y without leading zeros, so that the year 987 would sort behind 2026.
+    texts = [moment.strftime(template.replace("%Y", f"{moment.year:04d}")) for moment in moments]
     missing = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else False
     return np.where(missing, len(texts), codes).astype(np.int64), [*texts, None]
-
-
-def _format_moment(moment: datetime, template: str) -> str:
-    # glibc writes %Y without leading zeros, so that the year 987 would sort behind 2026.
-    return moment.strftime(template.replace("%Y", f"{moment.year:04d}"))
 
 
 def _delta_text(value: Any) -> str | None:

@@ -42,7 +42,7 @@ from tidegate.specs.masking import Mask
 from tidegate.specs.project import Evolution
 from tidegate.specs.units import FileRead, NotFound, Replace, UnitSource
 from tidegate.tasks.row_task import Batch
-from tidegate.tasks.unit_task import ReplacedUnit, own_columns
+from tidegate.tasks.unit_task import ReplacedUnit, declare_unit_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -532,7 +532,7 @@ class UnitChange:
 
         pipeline = self._source.pipeline
         grows = pipeline.schema.evolution is not Evolution.STRICT and pipeline.sink.partition_by is None
-        own = own_columns(self._source.source, ()) if grows else []
+        own = declare_unit_columns(self._source.source, ()) if grows else []
         return pa.schema(own) if own else None
 
     def _frame_change(

@@ -169,14 +169,13 @@ class _Comparison:
         for name in ours:
             if known.get(name.lower(), name) != name:
                 self._note_spelling(where + name, where + known[name.lower()])
+        misspelt = {each.table for each in self.found if each.kind is Kind.SPELLING}
         merged = [
-            self._merge_known(field, ours.get(field.name), where) for field in table if not self._is_told(where, field)
+            self._merge_known(field, ours.get(field.name), where)
+            for field in table
+            if where + field.name not in misspelt
         ]
         return merged + [self._add_new(field, where) for field in file if field.name.lower() not in known]
-
-    def _is_told(self, where: str, field: pa.Field) -> bool:
-        """Whether the field already has a difference in spelling."""
-        return any(each.table == where + field.name and each.kind is Kind.SPELLING for each in self.found)
 
     def _merge_known(self, table: pa.Field, file: pa.Field | None, where: str) -> pa.Field:
         path = where + table.name

@@ -233,11 +233,8 @@ def kinds_of_fields(fields: Iterable[FieldSpec], where: str = "") -> Iterator[tu
     for field in fields:
         path = where + field.name
         yield path, "number" if field.type in _WIDER else field.type
-        yield from kinds_of_fields(_members(field), f"{path}.")
-
-
-def _members(field: FieldSpec) -> tuple[FieldSpec, ...]:
-    return (*field.fields, *(each for each in (field.keys, field.items, field.values) if each is not None))
+        members = (*field.fields, field.keys, field.items, field.values)
+        yield from kinds_of_fields((member for member in members if member is not None), f"{path}.")
 
 
 def _join_fields(one: FieldSpec, other: FieldSpec) -> FieldSpec | None:

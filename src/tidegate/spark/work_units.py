@@ -63,7 +63,7 @@ from tidegate.tasks.unit_share import (
     write_fetched,
     write_packed,
 )
-from tidegate.tasks.unit_task import WriteTask, fetch_task, own_columns, write_wave
+from tidegate.tasks.unit_task import WriteTask, declare_unit_columns, fetch_task, write_wave
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -315,7 +315,7 @@ def add_own_columns(columns: pa.Schema, source: UnitSource) -> pa.Schema:
     """``columns`` after those of the work unit, so that Delta keeps statistics of these."""
     import pyarrow as pa
 
-    return pa.schema([*own_columns(source, columns.names), *columns])
+    return pa.schema([*declare_unit_columns(source, columns.names), *columns])
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ Column sources that are files are scanned in full, with the same readers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -15,12 +14,12 @@ import pyarrow as pa
 from tidegate.core.files.discovery import accepts
 from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.core.files.state import Changed, Covered, FileOutcome, NotReached, Refused
-from tidegate.errors import SourceError, TidegateError
+from tidegate.errors import TidegateError
 from tidegate.formats.avro import AvroFormat
 from tidegate.formats.csv import CsvFormat
 from tidegate.formats.json import Decoder, LineFormat
 from tidegate.formats.parquet import ParquetFormat
-from tidegate.formats.port import Fetcher, FormatReader
+from tidegate.formats.port import FormatReader, scan
 from tidegate.formats.samples import Sampler, spread
 from tidegate.formats.strict_lines import RecordRules
 from tidegate.parquet.parquet_file import FinishedFile
@@ -352,17 +351,6 @@ def scan_files(
         numbers=schema.numbers,
         coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8,
     )
-    files = open_format(task, Partitioning(None, arrow_schema(fields)))
-    with closing(Fetcher(open_store(source.location))) as fetcher:
-        for file in slices:
-            before = 0
-            with closing(fetcher.seekable(file) if files.seeks else fetcher(file)) as raw:
-                for decoded in files.read(raw, file):
-                    if decoded.rejected:
-                        first = decoded.rejected[0]
-                        raise SourceError(
-                            f"{file.path}, {files.noun} {before + first.offset + 1}: {first.reason}",
-                            "correct the file, or declare schema.fields that it fits",
-                        )
-                    before += decoded.lines
-                    yield decoded.batch
+    format = open_format(task, Partitioning(None, arrow_schema(fields)))
+    remedy = "correct the file, or declare schema.fields that match it"
+    yield from scan(format, open_store(source.location), slices, remedy)

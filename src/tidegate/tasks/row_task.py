@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidegate.errors import RowsRefused, SchemaMismatch
-from tidegate.parquet.parquet_file import FinishedFile, RowOrigin, keep_memory
+from tidegate.parquet.parquet_file import RowOrigin, keep_memory
 from tidegate.parquet.partitions import Partitioning, with_keys
 from tidegate.parquet.writer import RollingWriter, WriterSettings
 from tidegate.protocol.change import DataFile
@@ -79,14 +79,14 @@ _ROWS = 8192
 
 def rows_of(store: ObjectStore, files: Sequence[DataFile], columns: pa.Schema) -> pa.RecordBatchReader:
     """Read the rows of ``files`` in ``columns``: partition values become columns, missing columns are null."""
-    return pa.RecordBatchReader.from_batches(columns, _read_batches(store, files, columns))
 
+    def read_batches() -> Iterator[pa.RecordBatch]:
+        for file in files:
+            content = pq.ParquetFile(pa.BufferReader(store.get(file.path)))
+            for batch in content.iter_batches(_ROWS):
+                yield _fit_file(batch, file, columns)
 
-def _read_batches(store: ObjectStore, files: Sequence[DataFile], columns: pa.Schema) -> Iterator[pa.RecordBatch]:
-    for file in files:
-        content = pq.ParquetFile(pa.BufferReader(store.get(file.path)))
-        for batch in content.iter_batches(_ROWS):
-            yield _fit_file(batch, file, columns)
+    return pa.RecordBatchReader.from_batches(columns, read_batches())
 
 
 def _fit_file(batch: pa.RecordBatch, file: DataFile, columns: pa.Schema) -> pa.RecordBatch:
@@ -337,7 +337,9 @@ def write_batches(task: RowTask, batches: Iterable[pa.RecordBatch]) -> RowsWritt
         finished = writer.cut()
     greatest = {name: seen.values[spelled] for name, spelled in zip(task.watermark_columns, task.followed, strict=True)}
     return RowsWritten(
-        tuple(map(_data_file, finished)),
+        tuple(
+            DataFile(file.path, file.size, file.record_count, file.partition_values, file.stats) for file in finished
+        ),
         sum(file.record_count for file in finished),
         greatest,
         seen.nulls,
@@ -396,7 +398,3 @@ def _fit_rows(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
                 "nothing was committed; leave such rows out (filter_expression), or give them a value",
             )
     return batch.select(columns.names).cast(columns)
-
-
-def _data_file(file: FinishedFile) -> DataFile:
-    return DataFile(file.path, file.size, file.record_count, file.partition_values, file.stats)

@@ -78,9 +78,9 @@ def read_group(task: ReadTask, group: FileGroup, hear: Hear | None = None) -> It
 def _describe_breakdown(error: BaseException) -> str:
     """Describe a failure below Python, if an error shows one; else empty."""
     if isinstance(error, MemoryError):
-        return f"memory ran out while it was read ({error or 'no more is said'})"
+        return f"ran out of memory while reading the file ({error or 'no details'})"
     if type(error).__name__ == "PanicException":
-        return f"native code panicked while it was read ({error})"
+        return f"native code panicked while reading the file ({error})"
     return ""
 
 
@@ -231,7 +231,7 @@ class GroupWalk:
     def _open(self, file: FileSlice) -> BinaryIO:
         failpoint("sink.file.before", file.path)
         with _mark_denials():
-            return self._fetch.seekable(file) if self._format.seeks else self._fetch(file)
+            return self._fetch.open(file, seeks=self._format.seeks)
 
     def _decode(self, file: FileSlice) -> Iterator[Decoded]:
         """Yield the uncommitted records of a file."""

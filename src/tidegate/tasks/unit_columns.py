@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,8 +24,8 @@ from tidegate.formats.avro import AvroFile
 from tidegate.formats.csv import sample_records
 from tidegate.formats.excel import WorkbookFormat, sheet_lines
 from tidegate.formats.json import LONGEST_LINE, Decoder, LineTooLong, line_blocks
-from tidegate.formats.parquet import open_parquet, own_schema
-from tidegate.formats.port import FormatReader, chunks
+from tidegate.formats.parquet import open_parquet, read_schema
+from tidegate.formats.port import Fetcher, FormatReader, chunks
 from tidegate.formats.strict_lines import RecordRules
 from tidegate.parquet.partitions import Partitioning
 from tidegate.schema.inference import Inference, cell_kind, infer_cells, infer_json, why_unreadable
@@ -37,7 +37,6 @@ from tidegate.sources.units.work import Fetched, FetchedFile, UnitWave
 from tidegate.specs.columns import CsvOptions
 from tidegate.specs.project import FieldSpec, Format, SchemaSpec
 from tidegate.specs.units import FileFormat, FileRead, UnitRead
-from tidegate.storage.port import SeekableInput
 from tidegate.storage.stores import open_store
 from tidegate.tasks.read_task import ReadTask, open_format
 
@@ -46,10 +45,7 @@ def open_fetched(file: FetchedFile, *, seeks: bool) -> BinaryIO:
     """Open a file as it was fetched or listed."""
     if file.content is not None:
         return io.BytesIO(file.content)
-    store, slice_ = open_store(file.location), file.slice
-    if seeks:
-        return cast(BinaryIO, SeekableInput(store, slice_.path, etag=slice_.etag, size=slice_.size))
-    return store.open_input(slice_.path, etag=slice_.etag, size=slice_.size)
+    return Fetcher(open_store(file.location)).open(file.slice, seeks=seeks)
 
 
 def file_format(read: UnitRead, schema: SchemaSpec, fields: tuple[FieldSpec, ...], file: FetchedFile) -> FormatReader:
@@ -221,7 +217,7 @@ def _read_schema(read: FileRead, file: FetchedFile) -> pa.Schema:
         with closing(open_fetched(file, seeks=False)) as raw:
             return AvroFile(raw, file.slice.path).schema
     try:
-        return own_schema(open_parquet(open_fetched(file, seeks=True)))
+        return read_schema(open_parquet(open_fetched(file, seeks=True)))
     except (pa.ArrowException, OSError) as error:
         raise SourceError(f"{file.where}: not a whole Parquet file ({error})", "write the file again") from error
 
@@ -233,8 +229,9 @@ Told = Mapping[int, tuple[bytes, ...]]
 def wave_columns(wave: UnitWave, fetched: Sequence[Fetched]) -> tuple[tuple[FieldSpec, ...] | None, Mapping[int, str]]:
     """The columns of everything fetched, None if unknown; and why some units contradict them, by index."""
     source, schema = wave.source, wave.pipeline.schema
+    rescued = () if schema.rescued is None else (FieldSpec(schema.rescued, "string"),)
     if schema.fields:
-        return (*schema.fields, *_rescued_column(schema)), {}
+        return (*schema.fields, *rescued), {}
     samples = {unit.index: unit.samples for unit in fetched if unit.samples}
     format = source.read.format if isinstance(source.read, FileRead) else None
     is_json = format in (None, FileFormat.NDJSON, FileFormat.JSON, FileFormat.EXCEL)
@@ -244,11 +241,7 @@ def wave_columns(wave: UnitWave, fetched: Sequence[Fetched]) -> tuple[tuple[Fiel
     fields = keep_types(inference.fields, wave.table) or _columns_of_table(wave)
     if not fields:
         return None, dict.fromkeys(samples, "no record has a value, so there are no columns")
-    return (*fields, *_rescued_column(schema)), refused
-
-
-def _rescued_column(schema: SchemaSpec) -> tuple[FieldSpec, ...]:
-    return () if schema.rescued is None else (FieldSpec(schema.rescued, "string"),)
+    return (*fields, *rescued), refused
 
 
 def _columns_of_table(wave: UnitWave) -> tuple[FieldSpec, ...]:

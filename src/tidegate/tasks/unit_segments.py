@@ -35,8 +35,8 @@ from tidegate.tasks.unit_task import (
     WriteTask,
     add_own_columns,
     check_time_column,
+    declare_unit_columns,
     filter_within,
-    own_columns,
     write_wave,
 )
 
@@ -144,7 +144,7 @@ class _SegmentJob:
         fields = self.wave.pipeline.schema.fields
         kept = [schema.field(column_named(field.name, schema.names, self.wave.source.name)) for field in fields]
         records = pa.schema(kept) if fields else schema
-        return pa.schema([*own_columns(self.wave.source, records.names), *records])
+        return pa.schema([*declare_unit_columns(self.wave.source, records.names), *records])
 
     def _task(self, columns: pa.Schema) -> RowTask:
         wave = self.wave

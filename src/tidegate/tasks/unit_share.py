@@ -346,7 +346,7 @@ class _ShareRows:
             return
         if size > _HELD_BYTES:
             self.outcomes.append((number, write(self._task, fetched)))
-        elif not self._take(number, fetched, rows.written((), sum(batch.num_rows for batch in held))):
+        elif not self._take(number, fetched, rows.to_result((), sum(batch.num_rows for batch in held))):
             yield from held
 
     def _take(self, number: int, fetched: Fetched, written: UnitWritten) -> bool:

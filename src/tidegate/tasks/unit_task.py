@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from tidegate.errors import SchemaMismatch, SourceError
 from tidegate.formats.json import LineTooLong
-from tidegate.formats.port import Decoded
+from tidegate.formats.port import refuse_bad_records
 from tidegate.protocol.change import DataFile
 from tidegate.schema.literals import escape_halves
 from tidegate.schema.names import spell
@@ -95,12 +95,12 @@ def plan_write(wave: UnitWave, fetched: Sequence[Fetched]) -> WriteTask:
     records = arrow_schema(fields)
     if source.time_column is not None:
         check_time_column(records, source.time_column)
-    columns = pa.schema([*own_columns(source, records.names), *records])
+    columns = pa.schema([*declare_unit_columns(source, records.names), *records])
     rows = row_task(wave.pipeline, source.rows, columns, wave.table, work=wave.place)
     return WriteTask(source, schema, fields, rows, refused)
 
 
-def own_columns(source: UnitSource, others: Sequence[str]) -> list[pa.Field]:
+def declare_unit_columns(source: UnitSource, others: Sequence[str]) -> list[pa.Field]:
     """The columns that identify the work unit of a row; none if keys do. They come before ``others``."""
     if source.replace is Replace.MERGE_KEYS:
         return []
@@ -116,7 +116,7 @@ def own_columns(source: UnitSource, others: Sequence[str]) -> list[pa.Field]:
 
 def add_own_columns(rows: pa.RecordBatch, source: UnitSource, units: pa.Array, lows: pa.Array) -> pa.RecordBatch:
     """Add the columns for work unit and segment, first; ``lows`` in milliseconds."""
-    own = own_columns(source, rows.schema.names)
+    own = declare_unit_columns(source, rows.schema.names)
     arrays = (units, lows.cast(_MILLISECONDS).cast(TIMESTAMP))[: len(own)]
     return pa.RecordBatch.from_arrays([*arrays, *rows.columns], schema=pa.schema([*own, *rows.schema]))
 
@@ -131,7 +131,7 @@ def write(task: WriteTask, fetched: Fetched) -> UnitWritten | UnitFailure:
         written = write_batches(task.rows, rows.batches())
     except Exception as error:
         return failure_of(error)
-    return rows.written(written.data_files, written.rows)
+    return rows.to_result(written.data_files, written.rows)
 
 
 class UnitRows:
@@ -143,8 +143,7 @@ class UnitRows:
         self._task = task
         self._fetched = fetched
 
-    def written(self, files: tuple[DataFile, ...], rows: int) -> UnitWritten:
-        """The result of the work unit with ``rows`` rows in ``files``."""
+    def to_result(self, files: tuple[DataFile, ...], rows: int) -> UnitWritten:
         return UnitWritten(files, rows, self.left_out, self._fetched.requests, dict(self.unknown))
 
     def check(self) -> None:
@@ -169,26 +168,17 @@ class UnitRows:
     def records(self, file: FetchedFile) -> Iterator[pa.RecordBatch]:
         """The records of one file; raises for the first bad one."""
         format = file_format(self._task.source.read, self._task.schema, self._task.fields, file)
-        before = 0
+        remedy = (
+            "this work unit was discarded; declare the column with a type that fits, or see "
+            "schema.coerce_conflicts_to_utf8 and schema.rescued"
+        )
         try:
             with closing(open_fetched(file, seeks=format.seeks)) as raw:
-                for decoded in format.read(raw, file.slice):
-                    _refuse_rejected(decoded, file, before, format.noun)
-                    before += decoded.lines
-                    yield decoded.batch
+                blocks = format.read(raw, file.slice)
+                yield from refuse_bad_records(blocks, lambda number: file.place(number, format.noun), remedy)
         except (SourceError, LineTooLong) as error:
             raise name_file(error, file) from error
         self.unknown.update({escape_halves(name): count for name, count in format.unknown.items() if count})
-
-
-def _refuse_rejected(decoded: Decoded, file: FetchedFile, before: int, noun: str) -> None:
-    if decoded.rejected:
-        first = decoded.rejected[0]
-        raise SourceError(
-            f"{file.place(before + first.offset + 1, noun)}: {first.reason}",
-            "this work unit was discarded; declare the column with a type that fits, or see "
-            "schema.coerce_conflicts_to_utf8 and schema.rescued",
-        )
 
 
 def check_time_column(columns: pa.Schema, name: str) -> str:

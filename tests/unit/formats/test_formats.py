@@ -209,7 +209,7 @@ def test_a_file_that_is_rewritten_while_it_is_read_is_noticed(place: FileSource,
     each = replace(each, etag=store.head(each.path).etag)
     fetch = Fetcher(store)
     reading = open_format(place.task(format, IDS), Partitioning(None, arrow_schema(IDS)))
-    with contextlib.closing(fetch.seekable(each) if reading.seeks else fetch(each)) as raw:
+    with contextlib.closing(fetch.open(each, seeks=reading.seeks)) as raw:
         decoded = reading.read(raw, each)
         assert next(decoded).lines
         with (place.source / each.path).open("r+b") as file:

@@ -54,7 +54,7 @@ def test_a_parquet_object_that_is_replaced_while_it_is_read_is_noticed(s3: Serve
     schema = arrow_schema(FIELDS)
     task = ReadTask(store.location, store.location, FIELDS, schema.serialize().to_pybytes(), format=Format.PARQUET)
     reading = open_format(task, Partitioning(None, schema))
-    with contextlib.closing(Fetcher(store).seekable(each)) as raw:
+    with contextlib.closing(Fetcher(store).open(each, seeks=True)) as raw:
         decoded = reading.read(raw, each)
         assert next(decoded).lines
         store.put("a.parquet", written("parquet", rows[:39_999], row_group=10_000))

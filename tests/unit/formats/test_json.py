@@ -208,10 +208,10 @@ def test_elements(text: bytes, expected: list[bytes]) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (b'[{"a": 1}, {"b"', "array … early"),
-        (b'[{"a": 1}', "array … early"),
-        (b'[{"a": "1}]', "array … early"),
-        (b'{"a": 1', "object … early"),
+        (b'[{"a": 1}, {"b"', "array … truncated"),
+        (b'[{"a": 1}', "array … truncated"),
+        (b'[{"a": "1}]', "array … truncated"),
+        (b'{"a": 1', "object … truncated"),
         (b'[{"a": 1}] x', "follows … array"),
         (b'{"a": 1}\n{"a": 2}\n', "follows … object"),
         (b'[{"a": 1}, 2}', "array … '}' … element 2"),

@@ -165,7 +165,7 @@ def test_a_task_whose_source_hangs_has_its_files_rolled_and_uploaded_meanwhile(
     lines = b"".join(b'{"id":%d,"k":"%032x"}\n' % (n, random.getrandbits(120)) for n in range(200_000))
     (tmp_path / "a.ndjson").write_bytes(lines)
     slow = Slow(lines)
-    monkeypatch.setattr("tidegate.formats.port.Fetcher.__call__", lambda self, each: slow)
+    monkeypatch.setattr("tidegate.formats.port.Fetcher.open", lambda self, each, **_: slow)
     fields = (FieldSpec("id", "int64"), FieldSpec("k", "string"))
     task = ReadTask(
         Location(tmp_path.as_uri()),

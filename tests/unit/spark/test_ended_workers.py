@@ -182,7 +182,7 @@ def test_where_memory_runs_out_the_files_of_a_unit_are_read_one_by_one(task: Rea
     assert [path for path, each in found.items() if isinstance(each, Refused)] == ["4.ndjson"]
     bad = found["4.ndjson"]
     assert isinstance(bad, Refused)
-    assert bad.reason == "memory ran out while it was read (sink.file.before)"
+    assert bad.reason == "ran out of memory while reading the file (sink.file.before)"
 
 
 def read_in_turn(engine: SparkEngine, task: ReadTask) -> list[int]:

@@ -28,7 +28,7 @@ import numpy as np
 import orjson
 
 from tidegate.errors import ConfigError, SourceError, TidegateError, UnreadPages
-from tidegate.formats.json import are_inside, text_quotes
+from tidegate.formats.json import JsonScanner
 from tidegate.schema.inference import MOST_KEYS, number_kind
 from tidegate.schema.literals import Literal, NotJson, Pairs, compact, parse
 from tidegate.sources.http.bounds import Part
@@ -61,13 +61,7 @@ from tidegate.specs.columns import HttpRead, Pagination, PaginationKind
 LONGEST_RECORD = 64 * 1024 * 1024
 """The most bytes of one record, or of everything that is not records."""
 
-_QUOTE, _COMMA, _COLON = b'",:'
-_OPEN_LIST, _CLOSE_LIST, _OPEN, _CLOSE = b"[]{}"
-_CHANGES = np.zeros(256, np.int64)
-_CHANGES[[_OPEN, _OPEN_LIST]] = 1
-_CHANGES[[_CLOSE, _CLOSE_LIST]] = -1
-_IS_STRUCTURE = _CHANGES != 0
-_IS_STRUCTURE[[_COMMA, _COLON]] = True
+_QUOTE, _COMMA, _COLON, _OPEN_LIST, _CLOSE_LIST = b'",:[]'
 _FIRST_PRINTABLE = 32
 
 
@@ -101,9 +95,7 @@ class Scanner:
         self.count = 0
         self._path = path
         self._found = found
-        self._depth = 0
-        self._in_string = False
-        self._escaped = False
+        self._structure = JsonScanner()
         self._in_list = False
         self._rest = bytearray()
         self._element = bytearray()
@@ -113,32 +105,30 @@ class Scanner:
 
     def feed(self, chunk: bytes) -> None:
         """Take the next piece; raises :class:`InvalidResponse`."""
-        content = np.frombuffer(chunk, np.uint8)
-        quotes, self._escaped = text_quotes(content, self._escaped)
-        structure = np.flatnonzero(_IS_STRUCTURE[content])
-        structure = structure[~are_inside(structure, quotes, self._in_string)]
+        part = self._structure.take(chunk)
+        content, quotes = part.content, part.quotes
         # Now, because line ends become blanks later: inside a string that would change a value.
-        if are_inside(np.flatnonzero(content < _FIRST_PRINTABLE), quotes, self._in_string).any():
+        if part.are_inside(np.flatnonzero(content < _FIRST_PRINTABLE)).any():
             raise InvalidResponse("a control character inside a string")
-        changes = _CHANGES[content[structure]]
-        after = self._depth + np.cumsum(changes)
-        levels = np.minimum(after, after - changes)
+        separators = np.flatnonzero((content == _COMMA) | (content == _COLON))
+        separators = separators[~part.are_inside(separators)]
+        structure = np.concatenate((part.brackets, separators))
+        # The level of a bracket is that outside it, before an opening and after a closing one.
+        outside = np.minimum(part.depths, part.depths_at(part.brackets))
+        levels = np.concatenate((outside, part.depths_at(separators)))
         deepest = len(self._path)
         outer = structure[levels <= deepest + 1]
-        depths = np.concatenate(([self._depth], after))
-        keys = quotes[depths[np.searchsorted(structure, quotes)] <= deepest] if deepest else quotes[:0]
+        keys = quotes[part.depths_at(quotes) <= deepest] if deepest else quotes[:0]
         places = np.sort(np.concatenate((outer, keys)))
         level_of = dict(zip(outer.tolist(), levels[levels <= deepest + 1].tolist(), strict=True))
         self._walk(chunk, places.tolist(), level_of)
-        self._depth = int(after[-1]) if len(after) else self._depth
-        self._in_string ^= bool(len(quotes) & 1)
 
     def finish(self) -> Any:
         """Return the response without the records, whose list is empty in it.
 
         Raises :class:`TruncatedResponse` if the response is incomplete, :class:`InvalidResponse` if it is not JSON.
         """
-        if self._depth or self._in_string or not bytes(self._rest).strip():
+        if self._structure.depth or self._structure.inside or not bytes(self._rest).strip():
             raise TruncatedResponse
         try:
             return orjson.loads(self._rest.removeprefix(b"\xef\xbb\xbf"))

@@ -289,8 +289,8 @@ WRONG: list[tuple[str, str]] = [
     ('[{"id": 1}, 5]', "element 2 … object"),
     ('[{"id": 1}, {"id": }]', "element 2 … JSON"),
     ('[{"id": 1}, ]', "element 2 … JSON"),
-    ('[{"id": 1}, ', "array … early"),
-    ('[{"id": 1}', "array … early"),
+    ('[{"id": 1}, ', "array … truncated"),
+    ('[{"id": 1}', "array … truncated"),
     ('[{"id": 1}] x', "follows … array"),
 ]
 
