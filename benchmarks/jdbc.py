@@ -29,7 +29,7 @@ from benchmarks.commits import cpu_seconds
 from benchmarks.report import alternate, consumed, machine, medians, store
 from tidegate import run
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
-from tidegate.spark.jars import POSTGRESQL
+from tidegate.core.dialects.postgresql import Postgresql
 from tidegate.spark.readers.jdbc import JdbcReader
 from tidegate.spark.session import open_session
 from tidegate.specs.columns import ColumnSource, JdbcRead, RowReader
@@ -121,7 +121,7 @@ def main() -> None:
             for statement in INDEXES:
                 connection.execute(statement.encode())
         master = f"local[{given.cores}]"
-        session = open_session(SparkSpec(master=master), delta=True, packages=(POSTGRESQL,))
+        session = open_session(SparkSpec(master=master), delta=True, packages=(Postgresql.driver.package,))
         read = JdbcRead(
             server.jdbc_url(),
             user=postgres.USER,

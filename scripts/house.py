@@ -37,6 +37,8 @@ COMMITTING = {"commit_together"}
 """Functions that move positions, besides ``positions.commit``; calls in their own module do not count."""
 PORTS = ("Tracker", "FileTasks", "ColumnRows", "UnitRunner")
 """The ports that a new kind of watermark or a new engine implements."""
+READS = {"JdbcRead", "TableRead", "HttpRead", "FunctionRead", "FileRead"}
+"""What sources read; ``RecordsRead`` is how far a file is read."""
 
 
 @dataclass(frozen=True)
@@ -232,9 +234,9 @@ def _matches_a_read(node: ast.AST) -> bool:
     """Whether a ``case`` or an ``isinstance`` asks what a source reads, such as ``JdbcRead``."""
     match node:
         case ast.MatchClass(cls=kind):
-            return ast.unparse(kind).endswith("Read")
+            return ast.unparse(kind) in READS
         case ast.Call(func=ast.Name(id="isinstance"), args=[_, kinds]):
-            return any(isinstance(part, ast.Name) and part.id.endswith("Read") for part in ast.walk(kinds))
+            return any(isinstance(part, ast.Name) and part.id in READS for part in ast.walk(kinds))
         case _:
             return False
 

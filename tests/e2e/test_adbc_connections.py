@@ -16,7 +16,8 @@ from servers import postgres as postgres_server
 from support.errors import raises
 from tidegate.errors import SourceError
 from tidegate.sources import adbc
-from tidegate.sources.adbc import AdbcShare, ExactColumn, answer, check_share, connection_of, share_rows
+from tidegate.sources.adbc import AdbcShare, answer, check_share, connection_of, share_rows
+from tidegate.sources.exact import ExactColumn
 from tidegate.specs.columns import JdbcRead
 from tidegate.specs.locations import Secret
 

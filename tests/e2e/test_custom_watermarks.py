@@ -11,7 +11,8 @@ from support import custom_watermarks
 from support.column_lake import ColumnLake, InProcessColumnEngine
 from support.errors import raises
 from tidegate import ConfigError, DataFlow, TidegateError, plan, show_watermarks
-from tidegate.core.columns.predicates import RowFilter, SqlDialect, predicate
+from tidegate.core.columns.predicates import RowFilter, predicate
+from tidegate.core.dialects.dialect import SPARK
 from tidegate.runs.loop import Loop
 
 MINE = "support.custom_watermarks"
@@ -26,7 +27,7 @@ class Windows(InProcessColumnEngine):
         self.seen: list[str | None] = []
 
     def load(self, batch: Any, window: RowFilter | None, *, chunk: bool) -> Any:
-        self.seen.append(None if window is None else predicate(window, SqlDialect.SPARK))
+        self.seen.append(None if window is None else predicate(window, SPARK))
         raise TidegateError("only looked", "")
 
 

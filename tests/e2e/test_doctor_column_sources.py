@@ -12,8 +12,8 @@ import pytest
 import tidegate
 from support.column_lake import ColumnLake
 from tidegate import Check
+from tidegate.core.dialects.address import jdbc_address
 from tidegate.protocol.store import metadata_provider
-from tidegate.sources.reader import jdbc_address
 
 WINDOW = {"load_type": "merge_overwrite", "merge_keys": ["id"], "replace_by_watermark": True}
 

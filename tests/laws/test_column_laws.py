@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from support.long_runs import examples
 from tidegate.core.columns.look_back import lower
 from tidegate.core.columns.planner import fix_bounds, plan_columns
-from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, SqlDialect, literal, matches, predicate
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, matches, predicate
 from tidegate.core.columns.replay import (
     UNITS,
     Chunk,
@@ -39,6 +39,7 @@ from tidegate.core.columns.state import (
     is_above,
     kind_of,
 )
+from tidegate.core.dialects.registry import DIALECTS
 from tidegate.core.watermark_text import WatermarkSerializer
 from tidegate.specs.columns import (
     ColumnSource,
@@ -348,7 +349,7 @@ def test_a_database_understands_values_of_every_kind(kind: st.SearchStrategy[Val
 
 def _stored(value: Value) -> object:
     """The value as a database without such types keeps it."""
-    return literal(value, SqlDialect.SQLITE).strip("'") if isinstance(value, date | time) else value
+    return DIALECTS["sqlite"].literal(value).strip("'") if isinstance(value, date | time) else value
 
 
 def found_by_hand(wanted: RowFilter, rows: Iterable[Sequence[Value | None]]) -> list[int]:
@@ -360,7 +361,7 @@ def found_by_hand(wanted: RowFilter, rows: Iterable[Sequence[Value | None]]) -> 
 def found_by_database(
     wanted: RowFilter, stored: Sequence[Sequence[object]], rows: Sequence[Sequence[object]]
 ) -> list[int]:
-    text = predicate(wanted, SqlDialect.SQLITE)
+    text = predicate(wanted, DIALECTS["sqlite"])
     width = len(rows[0])
     database = sqlite3.connect(":memory:")
     try:

@@ -28,7 +28,8 @@ from support.shop import Shop
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.errors import SourceError
 from tidegate.sources import adbc
-from tidegate.sources.adbc import ExactColumn, exact, share_rows
+from tidegate.sources.adbc import share_rows
+from tidegate.sources.exact import ExactColumn, exact
 from tidegate.sources.reader import GreatestValues
 from tidegate.spark import frames
 from tidegate.spark.readers.jdbc import AdbcRows, JdbcReader

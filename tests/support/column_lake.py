@@ -16,8 +16,9 @@ import pyarrow.parquet as pq
 from support.lake import write_config
 from tidegate import ProjectSpec, RunReport, load
 from tidegate.commands.column_replay import ColumnReplay
-from tidegate.core.columns.predicates import RowFilter, SqlDialect, predicate
+from tidegate.core.columns.predicates import RowFilter, predicate
 from tidegate.core.columns.replay import ReplayConfig
+from tidegate.core.dialects.registry import DIALECTS
 from tidegate.observe.events import Emit, Event
 from tidegate.protocol.delta import DeltaLakeTable, query
 from tidegate.protocol.table import Add, CommitNote
@@ -77,7 +78,7 @@ class ReplacedWindow:
         if base is None:
             delta.create(columns, (), self._adds(rows), note)
         else:
-            condition = predicate(self.window, SqlDialect.POSTGRESQL) or "true"
+            condition = predicate(self.window, DIALECTS["postgresql"]) or "true"
             delta.replace(base, condition, rows.to_reader(), note)
 
     def _adds(self, rows: pa.Table) -> list[Add]:

@@ -44,10 +44,10 @@ ONLY_IN = {
     "prometheus_client": {"observe/pages.py"},
     "sqlalchemy": {"protocol/sqlalchemy_provider.py"},
     "httpx2": {"sources"},
-    "psycopg": {"sources/databases.py"},
+    "psycopg": {"sources/psycopg_driver.py"},
     "adbc_driver_manager": {"sources/adbc.py"},
     "adbc_driver_postgresql": {"sources/adbc.py"},
-    "pymysql": {"sources/databases.py"},
+    "pymysql": {"sources/pymysql_driver.py"},
     "pyiceberg": {"sources/iceberg.py"},
 }
 

@@ -17,7 +17,6 @@ from tidegate.runs.checks import check_local_driver, check_space, check_writable
 from tidegate.runs.tracker import Examinable, TrackedSource
 from tidegate.schema.literals import describe_reader, find_native
 from tidegate.spark.jars import S3, fetched_jars, find_java, java_version
-from tidegate.specs.columns import JdbcRead
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import EngineKind, ProjectSpec
 
@@ -61,7 +60,7 @@ def examine_project(project: ProjectSpec, sources: Sequence[TrackedSource]) -> t
     found += [Check("configuration", "warn", notice) for notice in project.notices]
     for bound in sources:
         found += bound.tracker.source_checks(bound) if isinstance(bound.tracker, Examinable) else []
-        if project.engine is EngineKind.LOCAL and isinstance(bound.source.read, JdbcRead):
+        if project.engine is EngineKind.LOCAL:
             name = f"source {bound.key}"
             found += collect_checks(name, partial(check_local_driver, name, bound.source.read))
         found += _table(bound, project.engine)

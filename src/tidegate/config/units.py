@@ -18,11 +18,9 @@ from tidegate.config.values import VARIABLE, RefusedValue, check, choose, flag, 
 from tidegate.core.calendar import zone_named
 from tidegate.core.units.time_range import parse_bound, parse_span
 from tidegate.errors import WatermarkError
-from tidegate.specs.columns import HttpRead
 from tidegate.specs.keys import Checked, Key
 from tidegate.specs.locations import Location, looks_secret
 from tidegate.specs.units import (
-    FileRead,
     InputFormat,
     PartialPartition,
     PartitionKind,
@@ -507,12 +505,11 @@ class WorkUnitModel(Model):
     @classmethod
     def show_of(cls, source: UnitSource) -> dict[str, Any]:
         """The keys that mean something for the source."""
-        work, read = source.work, source.read
+        work = source.work
         parts = [{"partition": each.kind.value, "from": each.start, "to": each.end} for each in work.sub_ranges]
-        asks = isinstance(read, HttpRead) or (isinstance(read, FileRead) and bool(read.http))
         last = {
             "min_records_after": bool(work.min_records) and work.min_records_after is not None,
-            "not_found": asks,
+            "not_found": source.http is not None,
         }
         keys = [key for key in fields(cls) if key not in last] + [key for key in last if last[key]]
         return dump(cls, work, keys, {"partition": parts or work.partition.value})

@@ -9,20 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from tidegate.core.databases import SETTINGS_WITHOUT_MEANING, DatabaseAddress, Unsupported, scheme_of
+from tidegate.core.dialects.address import DatabaseAddress, Unsupported
+from tidegate.core.dialects.registry import READ_WITHOUT_JAVA, dialect_of
 from tidegate.errors import SourceError
 from tidegate.specs.columns import ColumnSource, FunctionRead, JdbcRead, LoadType, TableFormat, TableRead
 from tidegate.specs.project import PipelineSpec
 from tidegate.specs.units import Replace, UnitSource
-
-ITS_DATABASES = ("postgresql", "mysql", "mariadb")
-"""Databases with a driver for Python that the local engine uses, as they are called in a JDBC address."""
-
-# Harmless for "is there a row?"; for reading rows they are not.
-_MEANT = frozenset(("sockettimeout", "querytimeout", "tinyint1isbit"))
-"""Settings of JDBC drivers that change which rows come, or how."""
-
-IGNORED_SETTINGS = SETTINGS_WITHOUT_MEANING - _MEANT
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +97,13 @@ def _refuse_casts(pipeline: PipelineSpec, source: ColumnSource | UnitSource) -> 
 
 
 def _database_problems(pipeline: str, read: JdbcRead, key: str) -> Iterator[EngineProblem]:
-    scheme = scheme_of(read.url)
-    if scheme not in ITS_DATABASES:
-        others = "only PostgreSQL, MySQL and MariaDB are read without Java"
-        yield EngineProblem(pipeline, f"{key}.connection", f"a jdbc:{scheme} address", others)
+    dialect = dialect_of(read.url)
+    if dialect.python is None:
+        others = f"only {READ_WITHOUT_JAVA} are read without Java"
+        yield EngineProblem(pipeline, f"{key}.connection", f"a jdbc:{dialect.scheme} address", others)
         return
     try:
-        DatabaseAddress.of(read, IGNORED_SETTINGS)
+        DatabaseAddress.of(read)
     except Unsupported as unsupported:
         yield EngineProblem(pipeline, f"{key}.connection", f"this connection ({unsupported.reason})", "change that")
     except SourceError:

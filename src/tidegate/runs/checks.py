@@ -11,25 +11,46 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from tidegate.core.columns.predicates import note_untested
+from tidegate.core.dialects.registry import dialect_of
 from tidegate.errors import SourceError, TidegateError
 from tidegate.reports.checks import Check
 from tidegate.sources.reader import address_of
-from tidegate.spark.jars import driver_of, fetched_jars, packages_of
-from tidegate.specs.columns import ColumnSource, JdbcRead, RowReader
+from tidegate.spark.jars import fetched_jars, packages_of
+from tidegate.specs.columns import ColumnSource, JdbcRead, RowReader, TableRead
+from tidegate.specs.locations import Location
 from tidegate.specs.units import UnitSource
 from tidegate.storage.options import split_uri
+from tidegate.storage.port import Scope
+from tidegate.storage.stores import open_store
 
 FREE_BYTES = 2 * 1024**3
 # A firewall that drops packets would otherwise hold `doctor` for the system's two minutes per source.
 ANSWER_SECS = 3.0
 
 
-def check_address(name: str, kind: str, source: ColumnSource) -> Check:
-    """Whether anything listens at the address of a source."""
-    address = address_of(source)
+def check_source(name: str, source: ColumnSource | UnitSource) -> Iterator[Check]:
+    """Whether anything listens at the source, or its folder can be listed; and whether its driver is there."""
+    kind, read = source.read.type_name, source.request
+    if isinstance(source.read, TableRead):
+        yield _folder_check(name, kind, source.read.location)
+        return
+    if read is None:
+        yield Check(name, "ok", f"{kind}: {source.uri}; a run shows whether it can be read")
+        return
+    yield _answer_check(name, kind, source.uri, address_of(read))
+    if isinstance(read, JdbcRead):
+        yield from _jdbc_checks(name, read, source)
+
+
+def _folder_check(name: str, kind: str, location: Location) -> Check:
+    if next(iter(open_store(location).list(scope=Scope())), None) is None:
+        return Check(name, "warn", f"{kind}: there is nothing at {location.uri}", "correct source_uri")
+    return Check(name, "ok", f"{kind}: {location.uri} answers")
+
+
+def _answer_check(name: str, kind: str, uri: str, address: tuple[str, int] | None) -> Check:
     if address is None:
-        return Check(name, "ok", f"{kind}: {source.uri} has no address to try; a run shows whether it answers")
+        return Check(name, "ok", f"{kind}: {uri} has no address to try; a run shows whether it answers")
     told = f"{address[0]}:{address[1]}"
     try:
         socket.create_connection(address, timeout=ANSWER_SECS).close()
@@ -39,22 +60,24 @@ def check_address(name: str, kind: str, source: ColumnSource) -> Check:
     return Check(name, "ok", f"{kind}: {told} answers; a run shows whether it accepts the credentials")
 
 
-def jdbc_checks(name: str, read: JdbcRead, source: ColumnSource | UnitSource) -> Iterator[Check]:
+def _jdbc_checks(name: str, read: JdbcRead, source: ColumnSource | UnitSource) -> Iterator[Check]:
     """Whether the JDBC driver is known and installed; and a note if we do not test this database."""
     yield _driver_check(name, read, packages_of([source]))
     if read.reader is RowReader.ADBC:
         yield _adbc_check(name, read)
-    told = note_untested(read.url)
+    told = dialect_of(read.url).untested
     if told is not None:
         yield Check(name, "ok", told)
 
 
-def check_local_driver(name: str, read: JdbcRead) -> Iterator[Check]:
-    """Whether the local engine has the driver for a database, and understands its address."""
+def check_local_driver(name: str, read: object) -> Iterator[Check]:
+    """Whether the local engine has the driver for what is read, if that is a database, and understands its address."""
+    if not isinstance(read, JdbcRead):
+        return
     from tidegate.sources.databases import open_database
 
-    open_database(read, name)
-    by = "ADBC" if read.reader is RowReader.ADBC else "psycopg" if ":postgresql:" in read.url else "PyMySQL"
+    database = open_database(read, name)
+    by = "ADBC" if read.reader is RowReader.ADBC else database.driver.name
     yield Check(name, "ok", f"the local engine reads it by {by}")
 
 
@@ -70,7 +93,7 @@ def _adbc_check(name: str, read: JdbcRead) -> Check:
 
 
 def _driver_check(name: str, read: JdbcRead, needed: Sequence[str]) -> Check:
-    known = driver_of(read.url)
+    known = dialect_of(read.url).driver
     missing = [each for each in needed if each.endswith(".jar") and _is_missing(each)]
     if missing:
         return Check(name, "fail", f"the driver's jar {missing[0]} is not there", "correct 'jars' of the connection")

@@ -54,7 +54,7 @@ from tidegate.reports.checks import Check
 from tidegate.reports.plan import ColumnSourcePlan
 from tidegate.reports.watermark import FileSet, StateTable, WatermarkMove
 from tidegate.reports.wording import count
-from tidegate.runs.checks import check_address, collect_checks, jdbc_checks
+from tidegate.runs.checks import check_source, collect_checks
 from tidegate.runs.engine import ColumnRows
 from tidegate.runs.pass_ import Lane, Pass
 from tidegate.runs.replay_record import replay_source
@@ -77,19 +77,14 @@ from tidegate.schema.names import spell
 from tidegate.sources.reader import Bounded, GreatestValues, Reader, explain
 from tidegate.specs.columns import (
     ColumnSource,
-    HttpRead,
-    JdbcRead,
     LoadType,
     NullWatermark,
-    TableRead,
     Value,
     Watermark,
     WatermarkMode,
 )
 from tidegate.specs.project import PipelineSpec
 from tidegate.specs.user_code import call
-from tidegate.storage.port import Scope
-from tidegate.storage.stores import open_store
 
 NULL = "null"
 _MOVES = re.compile("upd|modif|chang", re.IGNORECASE)
@@ -276,12 +271,10 @@ class ColumnTracker(Tracker, Described, Copied, Editable, Replayable, Examinable
 
     def source_checks(self, source: ColumnBound) -> list[Check]:
         """Whether the source can be reached, and what is odd about it."""
-        name, read = f"source {self.key}", self.source.read
+        name = f"source {self.key}"
 
         def look() -> Iterator[Check]:
-            yield _reached(name, self.type_name, self.source)
-            if isinstance(read, JdbcRead):
-                yield from jdbc_checks(name, read, self.source)
+            yield from check_source(name, self.source)
             by_window = source.pipeline.sink.load.replace_by_watermark
             for column in filter(_MOVES.search, self.source.watermark_columns if by_window else ()):
                 yield Check(
@@ -305,15 +298,7 @@ class ColumnTracker(Tracker, Described, Copied, Editable, Replayable, Examinable
     @property
     def type_name(self) -> str:
         """The kind of source, in the word of the configuration."""
-        match self.source.read:
-            case JdbcRead():
-                return "jdbc"
-            case TableRead(format=kind):
-                return kind.value
-            case HttpRead():
-                return "http"
-            case _:
-                return "python"
+        return self.source.read.type_name
 
 
 class ColumnWalk:
@@ -561,17 +546,7 @@ def _cap(source: ColumnBound) -> str:
     if source.pipeline.sink.load.type.reads_everything:
         return "none: each run replaces the table"
     lag = f", and not younger than {read.safety_lag} before the run" if read.safety_lag else ""
-    match read.read:
-        case JdbcRead() | TableRead() if _asked_first(read.read):
-            return f"the greatest value when the run begins, asked first{lag}"
-        case HttpRead(watermark=params) if params.to_param is not None:
-            return f"the moment when the run begins, sent as {params.to_param!r}{lag}"
-        case _:
-            return f"the greatest value of what is read{lag}"
-
-
-def _asked_first(read: JdbcRead | TableRead) -> bool:
-    return isinstance(read, JdbcRead) or read.format.is_pushed_down
+    return f"{read.read.upper_bound}{lag}"
 
 
 def _value(column: str, text: str, stored: Value | None) -> Value | None:
@@ -583,13 +558,3 @@ def _value(column: str, text: str, stored: Value | None) -> Value | None:
             "" if stored is None else f"; if the column has changed its type, set it to {NULL} first, then to the value"
         )
         raise WatermarkError(f"column {column!r}: {error.problem}", f"{error.remedy}{other}") from error
-
-
-def _reached(name: str, kind: str, source: ColumnSource) -> Check:
-    """Whether anything listens at the source, or its folder can be listed."""
-    if not isinstance(source.read, TableRead):
-        return check_address(name, kind, source)
-    location = source.read.location
-    if next(iter(open_store(location).list(scope=Scope())), None) is None:
-        return Check(name, "warn", f"{kind}: there is nothing at {location.uri}", "correct source_uri")
-    return Check(name, "ok", f"{kind}: {location.uri} answers")

@@ -21,7 +21,8 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidegate.core.columns.predicates import RowFilter, SqlDialect, matches, predicate
+from tidegate.core.columns.predicates import RowFilter, matches, predicate
+from tidegate.core.dialects.dialect import SPARK
 from tidegate.core.files.plan import FileGroup
 from tidegate.errors import SourceError
 from tidegate.formats.excel import WorkbookScan, infer_workbooks, workbooks_of
@@ -382,7 +383,7 @@ class FunctionArrowReader(_BatchReader):
 
     def batch(self, rows: RowFilter) -> pa.Table:
         """The result of the function; its session is None."""
-        text = predicate(rows, SqlDialect.SPARK)
+        text = predicate(rows, SPARK)
         request = FunctionRequest(rows.columns, rows, text, self.now, dict(self.function.options))
         return _call_function(self.source, self.function, request, Mask.around(self.function))
 

@@ -36,11 +36,10 @@ from tidegate.runs.pass_ import ANOTHER_RUN, Lane, Pass
 from tidegate.runs.tracker import UnitBound
 from tidegate.sources.units.inputs import read_units
 from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork, UnitWritten
-from tidegate.specs.columns import HttpRead
 from tidegate.specs.locations import Location
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import Evolution
-from tidegate.specs.units import FileRead, NotFound, Replace, UnitSource
+from tidegate.specs.units import NotFound, Replace, UnitSource
 from tidegate.tasks.row_task import Batch
 from tidegate.tasks.unit_task import ReplacedUnit, declare_unit_columns
 
@@ -119,7 +118,7 @@ class UnitWalk:
         self._failing |= {unit for unit, _ in run.state.failures} if run.state else set()
         most = 1 if work.pacing_seconds else max(work.group_units, len(plan.units) // MOST_COMMITS)
         # Their tasks stop by the clock and hand back the rest (decision 0027); a statement of Spark cannot.
-        is_timed = isinstance(self._source.source.read, HttpRead | FileRead)
+        is_timed = self._source.source.read.is_fetched
         waves = Waves(works, most, None if is_timed else work.group_seconds, failing=self._failing)
         started = -work.pacing_seconds
         while not self._breaker.is_open:

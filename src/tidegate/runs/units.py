@@ -21,7 +21,7 @@ from tidegate.reports.plan import PartitionLine, PlannedUnits, SkippedWork, Unit
 from tidegate.reports.status import FailedUnit, WorkProgress
 from tidegate.reports.watermark import StateTable
 from tidegate.reports.wording import count
-from tidegate.runs.checks import check_address, collect_checks, jdbc_checks
+from tidegate.runs.checks import check_source, collect_checks
 from tidegate.runs.pass_ import Pass
 from tidegate.runs.tracker import (
     AnySource,
@@ -38,8 +38,7 @@ from tidegate.runs.tracker import (
     Walk,
 )
 from tidegate.sources.units.inputs import read_units
-from tidegate.specs.columns import ColumnSource, HttpRead, JdbcRead
-from tidegate.specs.units import FileRead, Replace, UnitSource
+from tidegate.specs.units import Replace, UnitSource
 
 REMEMBERS = "time ranges and units"
 ALL = "(all)"
@@ -178,16 +177,10 @@ class UnitTracker(Tracker, Described, HasPassRules, KnowsAttempts, Copied, Exami
 
     def source_checks(self, source: UnitBound) -> list[Check]:
         """Whether the source can be reached, and whether its units can be read."""
-        name, read = f"source {self.key}", self.source.request
+        name = f"source {self.key}"
 
         def look() -> Iterator[Check]:
-            if read is not None:
-                yield check_address(name, self.type_name, ColumnSource(self.source.name, read))
-            else:
-                told = f"{self.type_name}: {self.source.uri}; a run shows whether it can be read"
-                yield Check(name, "ok", told)
-            if isinstance(read, JdbcRead):
-                yield from jdbc_checks(name, read, self.source)
+            return check_source(name, self.source)
 
         if self.source.unit is None and not self.source.inputs:
             return collect_checks(name, look)
@@ -215,15 +208,7 @@ class UnitTracker(Tracker, Described, HasPassRules, KnowsAttempts, Copied, Exami
     @property
     def type_name(self) -> str:
         """The kind of source, in the word of the configuration."""
-        match self.source.read:
-            case JdbcRead():
-                return "jdbc"
-            case HttpRead():
-                return "http"
-            case FileRead(format=format_):
-                return f"{format_.value} files"
-            case _:
-                return "python"
+        return self.source.read.type_name
 
 
 def _list_failed_units(state: UnitState) -> tuple[FailedUnit, ...]:

@@ -6,27 +6,24 @@ and the text is parsed exactly, or refused with the same words as in Spark.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import date
-from decimal import Context, Decimal
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from tidegate.core.databases import SETTINGS_WITHOUT_MEANING, DatabaseAddress, Unsupported
+from tidegate.core.dialects.address import DatabaseAddress, Unsupported
 from tidegate.errors import SourceError
-from tidegate.sources.jdbc import LIKE_JDBC, OPTIONS_REFUSED, VALUE, check_environment, refusal
+from tidegate.sources.exact import ExactColumn, exact
+from tidegate.sources.jdbc import refusal
 from tidegate.specs.columns import JdbcRead
 from tidegate.specs.locations import Secret
 
 CONNECT_SECONDS = 30
-# A time limit that somebody set must hold, and this driver would not keep it: refused instead of ignored.
-_IGNORED = SETTINGS_WITHOUT_MEANING - {"sockettimeout", "querytimeout"}
 SESSION = {
     "TimeZone": "UTC",
     "DateStyle": "ISO",
@@ -37,6 +34,49 @@ SESSION = {
 override them, and between two transactions the pooler may give the session to somebody else.
 """
 
+LIKE_JDBC = "-c DateStyle=ISO"
+"""The start of PostgreSQL's JDBC driver: months before days, whatever the role has set."""
+
+OPTIONS_REFUSED = re.compile(r"startup parameter|command.line options", re.IGNORECASE)
+"""How PgBouncer and the proxy of Amazon RDS refuse :data:`LIKE_JDBC`.
+
+Such a pooler accepts it from the JDBC driver, and sends it to the server as a statement. A session that begins without
+it and runs ``SET DateStyle = 'ISO'`` is the same there.
+"""
+
+_ENVIRONMENT = re.compile(
+    r"PG(HOSTADDR|SERVICE|SSL(?!MODE$).+|REQUIRE(AUTH|PEER)|CHANNELBINDING|TARGETSESSIONATTRS|LOADBALANCEHOSTS|"
+    r"MINPROTOCOLVERSION|MAXPROTOCOLVERSION|DATESTYLE)"
+)
+
+
+def check_environment() -> None:
+    """:class:`Unsupported` if a variable would lead PostgreSQL's C drivers to another server, trust or meaning.
+
+    The JDBC driver does not know it. Settings override all variables not named here.
+    """
+    for name in sorted(os.environ):
+        if _ENVIRONMENT.fullmatch(name) and os.environ[name]:
+            raise Unsupported(f"the environment variable {name} would change the connection")
+
+
+def libpq_settings(address: DatabaseAddress, read: JdbcRead, connect_seconds: int) -> dict[str, str]:
+    """What PostgreSQL's C driver connects with, whether ADBC or psycopg uses it."""
+    return {
+        "host": address.host,
+        "port": str(address.port),
+        "dbname": address.database,
+        "user": read.user or "",
+        **({} if read.password is None else {"password": read.password.value}),
+        "connect_timeout": str(connect_seconds),
+        "client_encoding": "utf-8",
+        "gssencmode": "disable",
+        # What the JDBC driver does without a setting; the C driver would also take it from the environment.
+        "sslmode": "prefer",
+        **address.settings,
+    }
+
+
 _PLAIN = (pa.bool_(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string())
 WITHOUT = "leave out reader: adbc"
 
@@ -44,20 +84,6 @@ WITHOUT = "leave out reader: adbc"
 def impossible(reason: str, remedy: str = "change that") -> SourceError:
     """The error that ADBC cannot read the rows, and that JDBC can."""
     return SourceError(f"rows cannot be read by ADBC: {reason}", f"{remedy}, or {WITHOUT}")
-
-
-@dataclass(frozen=True, slots=True)
-class ExactColumn:
-    """A column of the rows and its type; ``called`` is the name of its text form, empty if it is not text."""
-
-    name: str
-    kind: pa.DataType
-    called: str = ""
-
-    @property
-    def comes_as(self) -> pa.DataType:
-        """The type in which the driver returns it."""
-        return pa.string() if self.called else self.kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,27 +98,14 @@ class AdbcShare:
 def connection_of(read: JdbcRead) -> Secret:
     """The connection settings of the driver; :class:`SourceError` if it is missing or would connect differently."""
     try:
-        address = DatabaseAddress.of(read, _IGNORED)
+        address = DatabaseAddress.of(read)
     except Unsupported as told:
         raise impossible(told.reason) from None
-    if address.scheme != "postgresql":
+    if address.dialect.scheme != "postgresql":
         raise impossible("the database is not PostgreSQL")
     _driver()
-    given = {
-        "host": address.host,
-        "port": str(address.port or 5432),
-        "dbname": address.database,
-        "user": read.user or "",
-        **({} if read.password is None else {"password": read.password.value}),
-        "connect_timeout": str(CONNECT_SECONDS),
-        "client_encoding": "utf-8",
-        "gssencmode": "disable",
-        "options": LIKE_JDBC,
-        # What the JDBC driver does without a setting; libpq would also take it from the environment.
-        "sslmode": "prefer",
-        **address.settings,
-    }
-    return Secret(" ".join(f"{name}={_quoted(value)}" for name, value in given.items()))
+    settings = {**libpq_settings(address, read, CONNECT_SECONDS), "options": LIKE_JDBC}
+    return Secret(" ".join(f"{name}={_quoted(value)}" for name, value in settings.items()))
 
 
 def _quoted(value: str) -> str:
@@ -149,7 +162,7 @@ def _database(manager: Any, driver: str, uri: str) -> Any:
     except manager.Error as error:
         if not OPTIONS_REFUSED.search(str(error)):
             raise
-    return manager.AdbcDatabase(driver=driver, uri=uri.replace(f" options={_quoted(LIKE_JDBC)} ", " options='' "))
+    return manager.AdbcDatabase(driver=driver, uri=uri.removesuffix(f" options={_quoted(LIKE_JDBC)}") + " options=''")
 
 
 def _batches(manager: Any, asked: Any, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
@@ -212,122 +225,3 @@ def share_rows(share: AdbcShare) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             columns = [exact(found, each) for found, each in zip(batch.columns, share.columns, strict=True)]
             yield pa.record_batch(columns, names)
-
-
-def exact(found: pa.Array, column: ExactColumn) -> pa.Array:
-    """``found`` as exact values of the column's type."""
-    kind = column.kind
-    if not column.called:
-        return _as_it_is(found, column)
-    quick, parse = _parsers(kind)
-    try:
-        return quick(found, kind)
-    except pa.ArrowInvalid:
-        return _one_by_one(found, column, parse)
-
-
-def _as_it_is(found: pa.Array, column: ExactColumn) -> pa.Array:
-    """The values; a database without an encoding accepts any bytes as text, and no table does."""
-    try:
-        found.validate(full=True)
-    except pa.ArrowInvalid as error:
-        raise SourceError(f"column {column.name!r} holds what is no {column.kind}: {error}", VALUE) from None
-    return found
-
-
-Parse = Callable[[str, pa.DataType], Any]
-
-
-def _parsers(kind: pa.DataType) -> tuple[Callable[[pa.Array, pa.DataType], pa.Array], Parse]:
-    """How to parse a column of texts at once, and one text if that does not know them all."""
-    if pa.types.is_decimal(kind):
-        return _decimals, _decimal
-    if pa.types.is_integer(kind):
-        return pc.cast, _whole
-    return (_moments, _moment) if pa.types.is_timestamp(kind) else (pc.cast, _day)
-
-
-def _one_by_one(texts: pa.Array, column: ExactColumn, parse: Parse) -> pa.Array:
-    values = []
-    for text in texts.to_pylist():
-        value = None if text is None else parse(text, column.kind)
-        if value is None and text is not None:
-            problem = f"column {column.name!r} holds {text[:80]}, which is no {column.called}"
-            raise SourceError(problem, VALUE)
-        values.append(value)
-    if pa.types.is_decimal(column.kind):
-        return pa.array(values, column.kind)
-    return pa.array(values, pa.int64()).cast(pa.int32() if column.kind == pa.date32() else pa.int64()).view(column.kind)
-
-
-_DIGITS = 38
-
-
-def _decimals(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Parse at once only if the digits fit, also at the new scale: Arrow does not notice an overflow."""
-    lengths = pc.binary_length(texts)
-    longest = pc.max(lengths).as_py() or 0
-    if longest > _DIGITS - kind.scale:
-        points = pc.find_substring(texts, ".")
-        whole = pc.max(pc.if_else(pc.less(points, 0), lengths, points)).as_py() or 0
-        if longest > _DIGITS or whole > _DIGITS - kind.scale:
-            raise pa.ArrowInvalid("a text may have more digits than a decimal")
-    return texts.cast(kind)
-
-
-def _moments(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    return texts.cast(pa.timestamp("us")).view(kind)
-
-
-_NUMBER = re.compile(r"(-?)([0-9]+)(?:\.([0-9]+))?")
-_DAY = re.compile(r"([0-9]{4,6})-([0-9]{2})-([0-9]{2})")
-_TIME = re.compile(r"(\S+) ([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,6}))?")
-# Python's own context would round to 28 digits.
-_WIDE = Context(prec=60)
-_CYCLE, _CYCLE_DAYS = 400, 146_097
-"""The calendar repeats after so many years, or days."""
-
-
-def _decimal(text: str, kind: pa.DataType) -> Decimal | None:
-    found = _NUMBER.fullmatch(text)
-    if found is None:
-        return None
-    rest = found[3] or ""
-    digits = f"{found[2]}{rest[: kind.scale].ljust(kind.scale, '0')}".lstrip("0") or "0"
-    if rest[kind.scale :].strip("0") or len(digits) > kind.precision:
-        return None
-    return Decimal(f"{found[1]}{digits}").scaleb(-kind.scale, _WIDE)
-
-
-def _whole(text: str, kind: pa.DataType) -> int | None:
-    """A whole number within ``bigint``."""
-    found = int(text) if re.fullmatch("-?[0-9]+", text) else 2**63
-    return found if -(2**63) <= found < 2**63 else None
-
-
-def _day(text: str, kind: pa.DataType | None = None) -> int | None:
-    """Days since 1970, also for years outside Python's calendar."""
-    found = _DAY.fullmatch(text)
-    if found is None:
-        return None
-    year, month, day = (int(each) for each in found.groups())
-    cycles = max(0, year - 2000) // _CYCLE
-    try:
-        ordinal = date(year - cycles * _CYCLE, month, day).toordinal()
-    except ValueError:
-        return None
-    return ordinal + cycles * _CYCLE_DAYS - date(1970, 1, 1).toordinal()
-
-
-def _moment(text: str, kind: pa.DataType | None = None) -> int | None:
-    """Microseconds since 1970, within a timestamp."""
-    found = _TIME.fullmatch(text)
-    days = None if found is None else _day(found[1])
-    if found is None or days is None:
-        return None
-    hours, minutes, seconds = (int(each) for each in found.groups()[1:4])
-    if hours > 23 or minutes > 59 or seconds > 59:
-        return None
-    micros = int((found[5] or "").ljust(6, "0"))
-    total = (days * 86_400 + hours * 3600 + minutes * 60 + seconds) * 1_000_000 + micros
-    return total if total < 2**63 else None

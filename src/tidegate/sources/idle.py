@@ -23,10 +23,11 @@ import pyarrow.parquet as pq
 
 from tidegate.core.columns.predicates import ColumnRange, RowFilter, matches
 from tidegate.core.columns.state import is_above, kind_of
-from tidegate.core.databases import SETTINGS_WITHOUT_MEANING, Unsupported, scheme_of
+from tidegate.core.dialects.address import HARMLESS_FOR_POLLS, Unsupported
+from tidegate.core.dialects.registry import dialect_of
 from tidegate.protocol.delta import pin_table
 from tidegate.protocol.table import arrow_schema
-from tidegate.sources.databases import EXTRAS, connectable
+from tidegate.sources.databases import connectable
 from tidegate.specs.columns import ColumnSource, JdbcRead, NullWatermark, TableFormat, TableRead, Value, WatermarkMode
 from tidegate.storage.port import ObjectStore, SeekableInput
 from tidegate.storage.stores import open_store
@@ -82,11 +83,13 @@ def _check_kinds(rows: RowFilter, kinds: Mapping[str, str | None]) -> None:
 
 def _ask_database(source: ColumnSource, read: JdbcRead, rows: RowFilter) -> int | None:
     try:
-        database = connectable(read, source.name, SETTINGS_WITHOUT_MEANING)
+        database = connectable(read, source.name, HARMLESS_FOR_POLLS)
     except Unsupported as unsupported:
         raise NoAnswer(unsupported.reason) from None
     except ImportError:
-        raise NoAnswer(f"install '{EXTRAS[scheme_of(read.url)]}', and such a run starts without Java") from None
+        driver = dialect_of(read.url).python
+        extra = f"install '{driver.extra}', and such a run starts without Java" if driver else ""
+        raise NoAnswer(extra) from None
     return database.nulls_if_idle(rows, source.source_timezone)
 
 

@@ -10,7 +10,6 @@ cannot be compared in order is refused.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time
@@ -19,7 +18,10 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 from zoneinfo import ZoneInfo
 
-from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, SqlDialect, dialect_of, predicate
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, predicate
+from tidegate.core.dialects.address import jdbc_address
+from tidegate.core.dialects.dialect import SPARK, Dialect
+from tidegate.core.dialects.registry import dialect_of
 from tidegate.errors import EnvironmentProblem, SchemaMismatch, SourceError
 from tidegate.schema.names import spell
 from tidegate.sources.http.bounds import describe
@@ -30,46 +32,14 @@ from tidegate.specs.user_code import call
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Address = tuple[str, int]
 
-_PORTS = {"postgresql": 5432, "redshift": 5439, "mysql": 3306, "mariadb": 3306, "sqlserver": 1433, "oracle": 1521}
-_HOST = r"(\[[0-9A-Fa-f:.]+\]|[^\[\]/:;,?@\\()=\s]+)"
-_PLACES = re.compile(rf"{_HOST}(?:\\[^:;/,?]*)?(?::(\d+))?(?=$|[/:;,?])")
-
-
-def address_of(source: ColumnSource) -> Address | None:
-    """Host and port of a source; None if it has none, or an unknown form of address."""
-    match source.read:
-        case JdbcRead(url=url):
-            return jdbc_address(url)
-        case HttpRead(url=url):
-            parts = split_address(url)
-            port = parts.port or (443 if parts.scheme == "https" else 80)
-            return None if parts.hostname is None else (parts.hostname, port)
-        case _:
-            return None
-
-
-def jdbc_address(url: str) -> Address | None:
-    r"""The first host and port in a JDBC address.
-
-    >>> jdbc_address("jdbc:postgresql://db/orders")
-    ('db', 5432)
-    >>> jdbc_address("jdbc:oracle:thin:@db:1600:XE")
-    ('db', 1600)
-    >>> jdbc_address("jdbc:sqlserver://db\\sales:1500;encrypt=true")
-    ('db', 1500)
-    >>> jdbc_address("jdbc:sqlite:/orders.db")
-    """
-    kind, _, rest = url.removeprefix("jdbc:").partition(":")
-    port = _PORTS.get(kind.lower())
-    _, slashes, place = rest.partition("//")
-    if not slashes:
-        _, _, place = rest.partition("@")
-    found = _PLACES.match(place.rpartition("@")[2] if "@" in place.split("/")[0] else place)
-    if found is None or (found[2] is None and port is None):
-        return None
-    return found[1].strip("[]"), int(found[2] or port or 0)
+def address_of(read: JdbcRead | HttpRead) -> tuple[str, int] | None:
+    """Host and port of a database or a server; None if it has none, or an unknown form of address."""
+    if isinstance(read, JdbcRead):
+        return jdbc_address(read.url)
+    parts = split_address(read.url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return None if parts.hostname is None else (parts.hostname, port)
 
 
 EVERYTHING = "every row"
@@ -81,16 +51,16 @@ def explain(source: ColumnSource, rows: RowFilter) -> str:
         case JdbcRead(url=url):
             return _where(rows, dialect_of(url))
         case TableRead(format=format_) if format_.is_pushed_down:
-            return _where(rows, SqlDialect.SPARK)
+            return _where(rows, SPARK)
         case TableRead():
-            return f"full scan, filtered in Spark: {_where(rows, SqlDialect.SPARK)}"
+            return f"full scan, filtered in Spark: {_where(rows, SPARK)}"
         case FunctionRead(function=function):
-            return f"{function}, filtered in Spark: {_where(rows, SqlDialect.SPARK)}"
+            return f"{function}, filtered in Spark: {_where(rows, SPARK)}"
         case HttpRead():
             return describe(source, rows)
 
 
-def _where(rows: RowFilter, dialect: SqlDialect) -> str:
+def _where(rows: RowFilter, dialect: Dialect) -> str:
     condition = predicate(rows, dialect)
     return EVERYTHING if condition is None else f"WHERE {condition}"
 

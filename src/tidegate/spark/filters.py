@@ -17,10 +17,9 @@ from tidegate.core.columns.predicates import (
     Bound,
     ColumnRange,
     RowFilter,
-    SqlDialect,
     predicate,
-    quote,
 )
+from tidegate.core.dialects.dialect import SPARK
 from tidegate.errors import ConfigError
 from tidegate.sources.reader import GreatestValues, fit_bounds
 from tidegate.specs.columns import NullWatermark, Value, Watermark, WatermarkMode
@@ -43,7 +42,7 @@ def kinds_in(schema: StructType) -> dict[str, str]:
 def exact_column(column: str) -> Column:
     from pyspark.sql.functions import col
 
-    return col(quote(column, SqlDialect.SPARK))
+    return col(SPARK.quote(column))
 
 
 def include_nulls(rows: RowFilter) -> RowFilter:
@@ -53,7 +52,7 @@ def include_nulls(rows: RowFilter) -> RowFilter:
 
 def filter_rows(frame: DataFrame, rows: RowFilter) -> DataFrame:
     """The matching rows of ``frame``; Spark checks the condition on use."""
-    wanted = predicate(rows, SqlDialect.SPARK)
+    wanted = predicate(rows, SPARK)
     return frame if wanted is None else frame.where(wanted)
 
 

@@ -6,8 +6,8 @@ drivers, and a log store for S3; each is resolved once.
 Hadoop's S3 client creates objects conditionally only on request, and no log store of Delta 4.4.0 requests it. The
 compiler is Spark's own for generated code, so that a Java without a compiler will do.
 
-The drivers of known databases are named here; others name ``driver`` and ``packages`` or ``jars`` themselves. They must
-be there when the session starts.
+Dialects name the drivers of known databases; for others the user names ``driver`` and ``packages`` or ``jars``. They
+must be there when the session starts.
 
 The Arrow lane commits through ``deltalake`` and needs none of them; those for S3 are needed for such a table on S3.
 ``python -m tidegate.spark.jars`` fetches all ahead of time, so that a later session starts without the network.
@@ -29,12 +29,12 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 
+from tidegate.core.dialects.registry import DIALECTS, dialect_of
 from tidegate.errors import EnvironmentProblem
 from tidegate.specs.columns import JdbcRead, TableRead
 from tidegate.specs.project import PipelineSpec, SourceSpec, SparkSpec
@@ -288,37 +288,8 @@ def archive_options(java: Path, spark: Path, theirs: str = "") -> tuple[str, ...
     return ()
 
 
-POSTGRESQL = "org.postgresql:postgresql:42.7.14"
-
-
-@dataclass(frozen=True, slots=True)
-class Driver:
-    """The class of a JDBC driver and its Maven coordinate."""
-
-    name: str
-    package: str
-
-
-DRIVERS = {
-    "postgresql": Driver("org.postgresql.Driver", POSTGRESQL),
-    "mysql": Driver("com.mysql.cj.jdbc.Driver", "com.mysql:mysql-connector-j:9.7.0"),
-    "mariadb": Driver("org.mariadb.jdbc.Driver", "org.mariadb.jdbc:mariadb-java-client:3.5.11"),
-    "sqlserver": Driver(
-        "com.microsoft.sqlserver.jdbc.SQLServerDriver", "com.microsoft.sqlserver:mssql-jdbc:13.6.1.jre11"
-    ),
-    "oracle": Driver("oracle.jdbc.OracleDriver", "com.oracle.database.jdbc:ojdbc11:23.26.4.0.0"),
-    "sqlite": Driver("org.sqlite.JDBC", "org.xerial:sqlite-jdbc:3.53.4.0"),
-}
-"""By the word after ``jdbc:`` in the address."""
-
-
-TESTED = tuple(DRIVERS[each].package for each in ("postgresql", "mysql", "mariadb"))
+TESTED = tuple(each.driver.package for each in DIALECTS.values() if each.python is not None and each.driver is not None)
 """The drivers that our tests use."""
-
-
-def driver_of(url: str) -> Driver | None:
-    """The driver of a known database."""
-    return DRIVERS.get(url.removeprefix("jdbc:").partition(":")[0].lower())
 
 
 def packages_of(sources: Iterable[SourceSpec]) -> tuple[str, ...]:
@@ -341,7 +312,7 @@ def packages_for(pipelines: Iterable[PipelineSpec]) -> tuple[str, ...]:
 
 
 def _database_packages(read: JdbcRead) -> tuple[str, ...]:
-    known = driver_of(read.url)
+    known = dialect_of(read.url).driver
     if read.packages or read.jars:
         return (*read.packages, *read.jars)
     return (known.package,) if known is not None and read.driver in (None, known.name) else ()

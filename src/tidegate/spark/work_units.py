@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tidegate.core.columns.predicates import RowFilter, SqlDialect, literal, predicate
+from tidegate.core.columns.predicates import RowFilter, predicate
+from tidegate.core.dialects.dialect import SPARK
 from tidegate.errors import RunStopped, TidegateError
 from tidegate.sources.http.client import slot_count
 from tidegate.sources.jdbc import JdbcStatements
@@ -51,7 +52,7 @@ from tidegate.spark.readers.reader import (
 )
 from tidegate.spark.session import COLUMNAR_INPUT, put, quote
 from tidegate.spark.tasks import run_tasks, slot_frame, slot_numbers, task_failure, worker_ended
-from tidegate.specs.columns import FunctionRead, HttpRead, JdbcRead
+from tidegate.specs.columns import FunctionRead, JdbcRead
 from tidegate.specs.masking import Mask
 from tidegate.specs.units import Replace, UnitSource
 from tidegate.tasks.row_task import RowsWritten, RowTask, join_results, row_task, write_batches
@@ -96,7 +97,7 @@ class JdbcUnits:
             self._columns = JdbcColumns(found, self._connection.dialect)
         # Wider than the range near a clock change, where local times have no order; `inside` removes the surplus.
         pushed = fit_to_schema(widen_range(source, low, high), self._columns.schema, source.timezone, source.name)
-        statement = replace(asked, columns=self._columns.selected()).rows(pushed)
+        statement = replace(asked, columns=self._columns.select_columns()).rows(pushed)
         fetched = self._connection.frame(statement, self._columns.fetched_schema())
         frame = self._columns.restore_columns(fetched, declare_columns(self._wave.pipeline.schema))
         timed = with_instants(frame, source.timezone)
@@ -134,7 +135,7 @@ class FunctionUnits:
             inside = fit_to_schema(
                 time_range(source, moment_of(low), moment_of(high)), rows.schema, source.timezone, source.name
             )
-            found.append(FrameSegment(low, rows, predicate(inside, SqlDialect.SPARK)))
+            found.append(FrameSegment(low, rows, predicate(inside, SPARK)))
         return found
 
     def problem(self, error: Exception) -> TidegateError:
@@ -275,8 +276,8 @@ class _FrameJob:
         source, unit = self.wave.source, self.wave.works[number].unit
         known = {name: quote(name) for name in segment.rows.columns}
         if source.replace is not Replace.MERGE_KEYS:
-            known[source.unit_column] = literal(unit, SqlDialect.SPARK)
-            known[source.segment_column] = literal(moment_of(segment.low), SqlDialect.SPARK)
+            known[source.unit_column] = SPARK.literal(unit)
+            known[source.segment_column] = SPARK.literal(moment_of(segment.low))
         rows = _with_nulls(segment.rows, task, [name for name in task.names if name not in known])
         columns = [f"{known.get(name, quote(name))} AS c{n}" for n, name in enumerate(task.names)]
         wanted = "true" if segment.wanted is None else f"coalesce({segment.wanted}, false)"
@@ -403,8 +404,8 @@ def carry_out_tasks(session: SparkSession, wave: UnitWave, stopped: Callable[[],
 
 def fetch_slots(source: UnitSource, in_flight: int, cores: int) -> int:
     """How many tasks fetch: as many as run at once, and at most one per request under way."""
-    read = source.request
-    return slot_count(read.rate_limit if isinstance(read, HttpRead) else None, min(in_flight, cores))
+    read = source.http
+    return slot_count(None if read is None else read.rate_limit, min(in_flight, cores))
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,8 +110,52 @@ class RowReader(StrEnum):
     JDBC = "jdbc"
 
 
+_ASKED_FIRST = "the greatest value when the run begins, asked first"
+_BY_ROWS = "the greatest value of what is read"
+
+
+class ReadFacts:
+    """What others ask of a read, whatever it reads; a kind of read says what is different with it.
+
+    Each also has ``type_name``, the kind in the word of the configuration, and ``uri``: what it reads, without anything
+    secret.
+    """
+
+    __slots__ = ()
+
+    @property
+    def request(self) -> JdbcRead | HttpRead | None:
+        """What is asked of a database or a server; None for tables, files and functions."""
+        return None
+
+    @property
+    def knows_greatest(self) -> bool:
+        """Whether the source itself gives its greatest values, before any row is read."""
+        return False
+
+    @property
+    def upper_bound(self) -> str:
+        """How the upper bound of a read is set, in words."""
+        return _BY_ROWS
+
+    @property
+    def is_fetched(self) -> bool:
+        """Whether our own tasks fetch work units: they stop by the clock, which a statement of Spark cannot."""
+        return False
+
+    @property
+    def ignores_more(self) -> bool:
+        """Whether one response is read, even if it says that there is more."""
+        return False
+
+    @property
+    def notes(self) -> Mapping[str, str]:
+        """Facts that may change without making it another source."""
+        return {}
+
+
 @dataclass(frozen=True, slots=True)
-class JdbcRead:
+class JdbcRead(ReadFacts):
     """A table or a query of a database; exactly one of ``table`` and ``query`` is given.
 
     A file gives the address, the user and the driver in the connection, the rest in the source.
@@ -148,6 +192,23 @@ class JdbcRead:
         if self.fetch_size < 1:
             raise ConfigError((f"fetch_size is {self.fetch_size}, and must be at least 1",))
 
+    type_name = "jdbc"
+    knows_greatest = True
+    upper_bound = _ASKED_FIRST
+
+    @property
+    def uri(self) -> str:
+        # Not the query itself: people correct queries, and the source stays the same one.
+        return f"{identity_of(self.url)}#{self.table or 'query'}"
+
+    @property
+    def request(self) -> JdbcRead:
+        return self
+
+    @property
+    def notes(self) -> Mapping[str, str]:
+        return {"hosts": hosts} if (hosts := hosts_of(self.url)) else {}
+
 
 _SCANS = ("parquet", "csv", "json", "excel")
 
@@ -169,7 +230,7 @@ class TableFormat(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class TableRead:
+class TableRead(ReadFacts):
     """A Delta or Iceberg table, or files that are scanned as one table."""
 
     format: Annotated[TableFormat, Key("The format of the table or files.", name="type")]
@@ -182,6 +243,22 @@ class TableRead:
         bool,
         Key("Follows symbolic links below source_uri; otherwise a link is an error. Local disks only.", kinds=_SCANS),
     ] = False
+
+    @property
+    def type_name(self) -> str:
+        return self.format.value
+
+    @property
+    def uri(self) -> str:
+        return self.location.uri
+
+    @property
+    def knows_greatest(self) -> bool:
+        return self.format.is_pushed_down
+
+    @property
+    def upper_bound(self) -> str:
+        return _ASKED_FIRST if self.knows_greatest else _BY_ROWS
 
 
 class AuthKind(StrEnum):
@@ -337,7 +414,7 @@ class WatermarkParams:
 
 
 @dataclass(frozen=True, slots=True)
-class HttpRead:
+class HttpRead(ReadFacts):
     """Records of an HTTP API.
 
     A file gives the server and how to treat it in the connection, the rest in the source. Without ``pagination`` one
@@ -381,13 +458,42 @@ class HttpRead:
         Key("Further content types to read as JSON, such as text/plain."),
     ] = ()
 
+    type_name = "http"
+    is_fetched = True
+
+    @property
+    def uri(self) -> str:
+        """The address without a user, a password and parameters."""
+        # Part of the recorded identity: a password in it would be in every state and log entry.
+        return f"{re.sub(r'//[^/@]*@', '//', self.url.split('?')[0])}{self.path}"
+
+    @property
+    def request(self) -> HttpRead:
+        return self
+
+    @property
+    def upper_bound(self) -> str:
+        param = self.watermark.to_param
+        sent = f"the moment when the run begins, sent as {param!r}"
+        return _BY_ROWS if param is None else sent
+
+    @property
+    def ignores_more(self) -> bool:
+        return self.pagination is not None and self.pagination.kind is PaginationKind.NONE
+
 
 @dataclass(frozen=True, slots=True)
-class FunctionRead:
+class FunctionRead(ReadFacts):
     """A Python function, called in the driver; it returns a DataFrame."""
 
     function: Annotated[Function, Key("module:function, called with the session and a request.")]
     options: Annotated[Options, Key("Passed to the function; never shown.")] = field(default_factory=Options)
+
+    type_name = "python"
+
+    @property
+    def uri(self) -> str:
+        return f"python:{self.function}"
 
 
 Read = JdbcRead | TableRead | HttpRead | FunctionRead
@@ -450,22 +556,12 @@ class ColumnSource:
     @property
     def uri(self) -> str:
         """What the source is, without anything secret: for identities and messages."""
-        match self.read:
-            case JdbcRead(url=url, table=table):
-                # Not the query itself: people correct queries, and the source stays the same one.
-                return f"{identity_of(url)}#{table or 'query'}"
-            case TableRead(location=location):
-                return location.uri
-            case HttpRead(url=url, path=path):
-                # Recorded with every state and log entry, so a password before the host must not be in it.
-                return f"{re.sub(r'//[^/@]*@', '//', url.split('?')[0])}{path}"
-            case FunctionRead(function=function):
-                return f"python:{function}"
+        return self.read.uri
 
     @property
     def request(self) -> JdbcRead | HttpRead | None:
         """What is asked of a database or a server; None for tables, files and functions."""
-        return self.read if isinstance(self.read, JdbcRead | HttpRead) else None
+        return self.read.request
 
     def name_connection(self, name: str) -> ColumnSource:
         """The source with that name for its connection, if it has one without a name."""
@@ -480,11 +576,7 @@ class ColumnSource:
     @property
     def notes(self) -> Mapping[str, str]:
         """Facts that may change without making it another source: the hosts of its database."""
-        match self.read:
-            case JdbcRead(url=url):
-                return {"hosts": hosts} if (hosts := hosts_of(url)) else {}
-            case _:
-                return {}
+        return self.read.notes
 
 
 WHOLE = ("overwrite", "full_load")

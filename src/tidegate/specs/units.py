@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Annotated, Any
 from urllib.parse import unquote
 
-from tidegate.specs.columns import ColumnSource, CsvOptions, FunctionRead, HttpRead, JdbcRead
+from tidegate.specs.columns import ColumnSource, CsvOptions, FunctionRead, HttpRead, JdbcRead, ReadFacts
 from tidegate.specs.keys import Checked, Columns, Count, CountOrNone, Key, Name, Seconds, Zone
 from tidegate.specs.locations import Location
 from tidegate.specs.project import Compression
@@ -246,7 +246,7 @@ class FileFormat(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class FileRead:
+class FileRead(ReadFacts):
     """Files whose addresses are made from a template with ``{{variables}}``.
 
     Either ``http`` has server and path, or ``location`` is an address of object storage or a folder, in whose last
@@ -273,6 +273,22 @@ class FileRead:
     ] = False
     sheet: Annotated[str | None, Key("The sheet of Excel files; unset: the first one.")] = None
     timezone: str = "UTC"
+
+    is_fetched = True
+
+    @property
+    def type_name(self) -> str:
+        return f"{self.format.value} files"
+
+    @property
+    def uri(self) -> str:
+        place = self.http or self.location
+        return "" if place is None else place.uri
+
+    @property
+    def request(self) -> HttpRead | None:
+        """What is asked of a server, if the files are downloaded."""
+        return self.http
 
 
 UnitRead = HttpRead | JdbcRead | FunctionRead | FileRead
@@ -338,21 +354,17 @@ class UnitSource:
     @property
     def uri(self) -> str:
         """What the source is, without anything secret: for identities and messages."""
-        match self.read:
-            case FileRead(http=HttpRead() as http):
-                return ColumnSource(self.name, http).uri
-            case FileRead(location=Location() as location):
-                return location.uri
-            case HttpRead() | JdbcRead() | FunctionRead() as read:
-                return ColumnSource(self.name, read).uri
-            case _:
-                return ""
+        return self.read.uri
 
     @property
     def request(self) -> JdbcRead | HttpRead | None:
         """What is asked of a database or a server, for downloads too; None for files of a storage and functions."""
-        read = self.read.http if isinstance(self.read, FileRead) else self.read
-        return read if isinstance(read, JdbcRead | HttpRead) else None
+        return self.read.request
+
+    @property
+    def http(self) -> HttpRead | None:
+        """What is asked of a server, for downloads too."""
+        return self.request if isinstance(self.request, HttpRead) else None
 
     @property
     def requests_by_time(self) -> bool:

@@ -77,7 +77,7 @@ class DatabaseSegments:
             selected += [
                 column for column in read_columns(database, columns, SchemaSpec()) if column.name == asked.columns[0]
             ]
-        statement = replace(database.selected(columns), read=read).rows(asked)
+        statement = replace(database.statements(columns), read=read).rows(asked)
         schema = pa.schema([column.field for column in selected])
         return StreamedRows(schema, lambda: stream(database, statement, selected, source.timezone), lambda: 0)
 

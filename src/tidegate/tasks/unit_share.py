@@ -40,7 +40,6 @@ from tidegate.sources.units.work import (
     WaveResult,
     failure_of,
 )
-from tidegate.specs.columns import HttpRead
 from tidegate.specs.locations import Location
 from tidegate.specs.project import Compression
 from tidegate.specs.units import NotFound, UnitSource
@@ -76,8 +75,8 @@ Outcome = UnitWritten | UnitFailure
 
 def most_in_flight(source: UnitSource, works: int) -> int:
     """Return how many of ``works`` work units may be under way at once, over all tasks."""
-    read = source.request
-    return in_flight(read, works) if isinstance(read, HttpRead) else max(1, min(works, _FILES_IN_FLIGHT))
+    read = source.http
+    return in_flight(read, works) if read is not None else max(1, min(works, _FILES_IN_FLIGHT))
 
 
 class _ShareQueue:

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from support.errors import check_names, raises
 from support.long_runs import examples
+from tidegate.core.dialects.remedies import VALUE
 from tidegate.errors import SourceError
-from tidegate.sources.adbc import AdbcShare, ExactColumn, _problem, connection_of, exact, share_rows
-from tidegate.sources.jdbc import VALUE
+from tidegate.sources.adbc import AdbcShare, _problem, connection_of, share_rows
+from tidegate.sources.exact import ExactColumn, exact
 from tidegate.specs.columns import JdbcRead
 from tidegate.specs.locations import Options, Secret
 

@@ -11,11 +11,10 @@ import pytest
 
 from support.errors import check_names
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
+from tidegate.core.dialects.remedies import OTHER, VALUE
 from tidegate.sources.jdbc import (
     CAUSES,
-    OTHER,
-    VALUE,
-    FetchedColumns,
+    FetchedColumn,
     JdbcStatements,
     innermost_cause,
     is_of_database,
@@ -129,7 +128,7 @@ def test_a_sample_is_taken_inside_the_table() -> None:
 )
 def test_text_is_compared_by_code_points_and_read_as_it_is(url: str, key: str, name: str) -> None:
     rows = RowFilter((ColumnRange("name", Bound("a")),))
-    statements = JdbcStatements(JdbcRead(url, table="t"), (FetchedColumns("name", is_text=True),))
+    statements = JdbcStatements(JdbcRead(url, table="t"), (FetchedColumn("name", is_text=True),))
     prefix = "N" if "sqlserver" in url else ""
     assert statements.rows(rows) == f"SELECT {name} FROM t WHERE {key} > {prefix}'a'"
     assert f"MAX({key})" in statements.greatest(rows)
@@ -140,8 +139,8 @@ def test_text_is_compared_by_code_points_and_read_as_it_is(url: str, key: str, n
 
 
 def test_values_are_brought_over_as_their_column_is() -> None:
-    text = FetchedColumns("at", "CAST({} AS CHAR)")
-    statements = JdbcStatements(JdbcRead("jdbc:mysql://h/d", table="t"), (FetchedColumns("id"), text))
+    text = FetchedColumn("at", "CAST({} AS CHAR)")
+    statements = JdbcStatements(JdbcRead("jdbc:mysql://h/d", table="t"), (FetchedColumn("id"), text))
     rows = RowFilter((ColumnRange("at", Bound(5)),))
     assert statements.rows(rows) == "SELECT `id`, CAST(`at` AS CHAR) AS `at` FROM t WHERE `at` > 5"
     assert "CAST(MAX(`at`) AS CHAR) AS greatest_0" in statements.greatest(rows)
@@ -168,7 +167,7 @@ def test_the_same_read_makes_the_same_text() -> None:
     ],
 )
 def test_text_is_divided_only_where_its_order_is_known(url: str, column: str, expected: bool) -> None:
-    statements = JdbcStatements(JdbcRead(url, table="t"), (FetchedColumns("id"), FetchedColumns("name", is_text=True)))
+    statements = JdbcStatements(JdbcRead(url, table="t"), (FetchedColumn("id"), FetchedColumn("name", is_text=True)))
     assert statements.sorts_as_we_do(column) is expected
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from support.errors import raises
+from tidegate.core.dialects.registry import DIALECTS
 from tidegate.errors import EnvironmentProblem
 from tidegate.spark import jars
-from tidegate.spark.jars import DELTA, DRIVERS, S3, pinned_digests, resolve_jars
+from tidegate.spark.jars import DELTA, S3, pinned_digests, resolve_jars
 
 OTHER = "a.b:c:1"
 
@@ -31,7 +32,9 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_tidegate_names_is_pinned() -> None:
-    assert {DELTA, S3, *(each.package for each in DRIVERS.values())} == set(pinned_digests())
+    assert {DELTA, S3, *(each.driver.package for each in DIALECTS.values() if each.driver is not None)} == set(
+        pinned_digests()
+    )
     for coordinate, found in pinned_digests().items():
         group, artifact, version = coordinate.split(":")
         assert f"{group}_{artifact}-{version}.jar" in found

@@ -6,11 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.spark.jars import DRIVERS, POSTGRESQL, S3, driver_of, packages_for, packages_of, resolve_jars
+from tidegate.core.dialects.dialect import JdbcDriver
+from tidegate.core.dialects.registry import DIALECTS, dialect_of
+from tidegate.spark.jars import S3, packages_for, packages_of, resolve_jars
 from tidegate.specs.columns import ColumnSource, FunctionRead, JdbcRead
 from tidegate.specs.locations import Location
 from tidegate.specs.project import PipelineSpec, SchemaSpec, SinkSpec
 from tidegate.specs.units import UnitSource
+
+DRIVERS = {scheme: each.driver for scheme, each in DIALECTS.items() if each.driver is not None}
+POSTGRESQL = DRIVERS["postgresql"].package
 
 
 def database(url: str, **more: object) -> ColumnSource:
@@ -20,8 +25,8 @@ def database(url: str, **more: object) -> ColumnSource:
 def test_drivers_of_known_databases_are_found_by_the_address_and_fetched_once() -> None:
     sources = [database("jdbc:postgresql://h/d"), database("jdbc:postgresql://h/e"), database("jdbc:mysql://h/d")]
     assert packages_of([*sources, ColumnSource("f", FunctionRead("a:b"))]) == (POSTGRESQL, DRIVERS["mysql"].package)
-    assert driver_of("jdbc:oracle:thin:@//h:1521/x") == DRIVERS["oracle"]
-    assert driver_of("jdbc:h2:mem:x") is None
+    assert dialect_of("jdbc:oracle:thin:@//h:1521/x").driver == DRIVERS["oracle"]
+    assert dialect_of("jdbc:h2:mem:x").driver is None
 
 
 def test_sources_of_work_units_need_the_same() -> None:
@@ -42,8 +47,8 @@ def test_a_jar_file_is_not_fetched() -> None:
 
 
 @pytest.mark.parametrize("driver", DRIVERS.values(), ids=DRIVERS)
-def test_drivers_are_pinned(driver: object) -> None:
-    group, artifact, version = driver.package.split(":")  # type: ignore[attr-defined]  # a Driver
+def test_drivers_are_pinned(driver: JdbcDriver) -> None:
+    group, artifact, version = driver.package.split(":")
     assert group
     assert artifact
     assert version[0].isdigit()

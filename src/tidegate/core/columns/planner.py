@@ -17,7 +17,7 @@ from functools import cached_property
 
 from tidegate.core.calendar import check_zone, jump_around
 from tidegate.core.columns.look_back import lower, moment_like
-from tidegate.core.columns.predicates import INCLUSIVE, Bound, ColumnRange, RowFilter, note_untested, operator_of
+from tidegate.core.columns.predicates import INCLUSIVE, Bound, ColumnRange, RowFilter, operator_of
 from tidegate.core.columns.replay import Chunk, chunk_columns
 from tidegate.core.columns.state import (
     TEMPORAL,
@@ -29,16 +29,16 @@ from tidegate.core.columns.state import (
     is_finite,
     kind_of,
 )
+from tidegate.core.dialects.registry import dialect_of
 from tidegate.core.watermark_text import is_watermark_empty
 from tidegate.errors import WatermarkError
 from tidegate.specs.columns import (
     ColumnSource,
-    HttpRead,
     JdbcRead,
     Load,
     LoadType,
     NullWatermark,
-    PaginationKind,
+    ReadFacts,
     Value,
     Watermark,
     WatermarkMode,
@@ -180,7 +180,7 @@ def plan_columns(
     chunk_column: str | None = None,
 ) -> ColumnPlan:
     """Plan which rows to read; without a state, all of them. ``WatermarkError`` if rows would be lost or doubled."""
-    if source.watermark_filter is not None and isinstance(source.read, JdbcRead | HttpRead):
+    if source.watermark_filter is not None and source.request is not None:
         raise WatermarkError(
             f"{pipeline}/{source.name}: watermark_filter is for tables, files and functions, which Spark filters",
             "use filter_expression, a query, or parameters of the request",
@@ -216,15 +216,15 @@ def plan_columns(
     )
 
 
-def first_notes(read: object, position: int) -> Iterator[str]:
+def first_notes(read: ReadFacts, position: int) -> Iterator[str]:
     """Yield a note before the first run on a database that we do not test."""
-    if isinstance(read, JdbcRead) and not position and (note := note_untested(read.url)):
+    if isinstance(read, JdbcRead) and not position and (note := dialect_of(read.url).untested):
         yield note
 
 
-def one_response_note(read: object) -> Iterator[str]:
+def one_response_note(read: ReadFacts) -> Iterator[str]:
     """Yield a note if the configuration says that one response is everything, whatever the response says."""
-    if isinstance(read, HttpRead) and read.pagination is not None and read.pagination.kind is PaginationKind.NONE:
+    if read.ignores_more:
         yield "pagination: {type: none} is set: one response is read, even if it says that there is more"
 
 

@@ -4,21 +4,17 @@ Lower bounds decide what is new. In mode ``any`` they are OR-ed: a row is new if
 ``tuple`` the whole cursor must lie above. Upper bounds are AND-ed over all columns, or the next watermark would read a
 row again by the column above its cap; null is below every cap.
 
-Values are always encoded: text is escaped, times have their type and are in UTC. So a literal means the same in every
-time zone of the machine or session.
+How names and values are written is for the :mod:`dialect <tidegate.core.dialects.dialect>` of the database.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime, time
-from decimal import Decimal
-from enum import StrEnum
 from itertools import takewhile
 
-from tidegate.core.columns.state import is_above, is_finite
+from tidegate.core.columns.state import is_above
+from tidegate.core.dialects.dialect import Dialect
 from tidegate.errors import WatermarkError
 from tidegate.specs.columns import ColumnSource, NullWatermark, Value, Watermark, WatermarkMode
 from tidegate.specs.user_code import call
@@ -121,193 +117,10 @@ class RowFilter:
         return replace(self, ranges=ranges)
 
 
-class SqlDialect(StrEnum):
-    """The SQL dialect of a predicate."""
-
-    SPARK = "spark"
-    POSTGRESQL = "postgresql"
-    MYSQL = "mysql"
-    SQLSERVER = "sqlserver"
-    ORACLE = "oracle"
-    SQLITE = "sqlite"
-    ANSI = "ansi"
-
-
-_DRIVERS = {
-    "postgresql": SqlDialect.POSTGRESQL,
-    "redshift": SqlDialect.POSTGRESQL,
-    "mysql": SqlDialect.MYSQL,
-    "mariadb": SqlDialect.MYSQL,
-    "sqlserver": SqlDialect.SQLSERVER,
-    "oracle": SqlDialect.ORACLE,
-    "sqlite": SqlDialect.SQLITE,
-}
-_NAMES = {"redshift": "Redshift", "sqlserver": "SQL Server", "oracle": "Oracle", "sqlite": "SQLite by JDBC"}
-_QUOTES = {SqlDialect.SPARK: ("`", "`"), SqlDialect.MYSQL: ("`", "`"), SqlDialect.SQLSERVER: ("[", "]")}
-_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-"""Text that sorts like the UUID that it is; UUIDs have no collation."""
-
-_WITHOUT_BOOLEANS = (SqlDialect.SQLSERVER, SqlDialect.ORACLE, SqlDialect.SQLITE)
-
-
-def dialect_of(jdbc_url: str) -> SqlDialect:
-    """Return the dialect of the database behind a JDBC address; standard SQL if unknown."""
-    scheme, _, rest = jdbc_url.partition(":")
-    return (
-        _DRIVERS.get(rest.partition(":")[0].lower(), SqlDialect.ANSI) if scheme.lower() == "jdbc" else SqlDialect.ANSI
-    )
-
-
-def note_untested(jdbc_url: str) -> str | None:
-    """Say that we do not test this database; None if we do."""
-    scheme = jdbc_url.partition(":")[2].partition(":")[0].lower()
-    if scheme in ("postgresql", "mariadb"):
-        return None
-    if scheme == "mysql":
-        return "no test of Tidegate runs against MySQL; its driver and its statements are tested against MariaDB"
-    called = _NAMES.get(scheme, f"a database of jdbc:{scheme}")
-    follow = "standard SQL" if scheme not in _DRIVERS else "its documentation"
-    return f"no test of Tidegate runs against {called}; statements follow {follow}"
-
-
-def quote(identifier: str, dialect: SqlDialect) -> str:
-    if not identifier or "\0" in identifier:
-        raise WatermarkError(f"{identifier!r} cannot be the name of a column", "correct watermark_columns")
-    opening, closing = _QUOTES.get(dialect, ('"', '"'))
-    return f"{opening}{identifier.replace(closing, closing * 2)}{closing}"
-
-
-def order_key(identifier: str, value: Value, dialect: SqlDialect) -> str:
-    """Return the column as compared with ``value``: text sorts by characters, whatever the database's language.
-
-    In the order of a language ``a`` may lie below ``B``, and a row would be neither covered by a watermark nor above
-    it.
-    """
-    if not isinstance(value, str) or (dialect is SqlDialect.POSTGRESQL and _UUID.fullmatch(value)):
-        return quote(identifier, dialect)
-    return text_key(quote(identifier, dialect), dialect)
-
-
-def text_key(expression: str, dialect: SqlDialect) -> str:
-    """Return an expression to compare and sort text by code points; not for reading, since it may lose characters.
-
-    PostgreSQL's loses the blanks at the end of ``char(n)``. MySQL's is bytes: all but its newest collations treat ``a``
-    with and without a blank as equal.
-    """
-    match dialect:
-        case SqlDialect.POSTGRESQL:
-            return f'CAST({expression} AS TEXT) COLLATE "C"'
-        case SqlDialect.MYSQL:
-            return f"CAST(CONVERT({expression} USING utf8mb4) AS BINARY)"
-        case SqlDialect.SQLSERVER:
-            return f"CAST({expression} AS NVARCHAR(MAX)) COLLATE Latin1_General_100_BIN2"
-        case SqlDialect.SQLITE:
-            return f"{expression} COLLATE BINARY"
-        case _:
-            return expression
-
-
-def has_text_key(dialect: SqlDialect) -> bool:
-    """True if text sorts by code points there, as here; otherwise ranges of text overlap."""
-    return dialect in (SqlDialect.POSTGRESQL, SqlDialect.MYSQL, SqlDialect.SQLSERVER, SqlDialect.SQLITE)
-
-
-def text_of_key(key: str, dialect: SqlDialect) -> str:
-    """Convert the result of :func:`text_key` back to text."""
-    return f"CONVERT({key} USING utf8mb4)" if dialect is SqlDialect.MYSQL else key
-
-
-def literal(value: Value, dialect: SqlDialect) -> str:
-    """Write the value as a typed literal of the dialect; ``WatermarkError`` if it has no such value."""
-    match value:
-        case bool():
-            return str(int(value)) if dialect in _WITHOUT_BOOLEANS else str(value).upper()
-        case int():
-            return str(value)
-        case Decimal() | float() if not is_finite(value):
-            raise _refuse_value(value, dialect)
-        # Never with an exponent: 1E+2 is a floating-point literal in SQL, and would be compared as one.
-        case Decimal():
-            return format(value, "f")
-        case float():
-            text = repr(value).upper()
-            # Without an exponent the literal is a decimal, and a float column would be compared after a cast.
-            return text if "E" in text else f"{text}E0"
-        case str():
-            return _text_literal(value, dialect)
-        case datetime():
-            return _moment_literal(value, dialect)
-        case date():
-            return _typed_literal("DATE", value.isoformat(), dialect)
-        case time():
-            return _time_literal(value, dialect)
-
-
-def _text_literal(value: str, dialect: SqlDialect) -> str:
-    if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
-        raise _refuse_value(value, dialect)
-    # Where it is unknown whether a backslash escapes, neither spelling is safe.
-    if ("\0" in value and dialect is not SqlDialect.SPARK) or ("\\" in value and dialect is SqlDialect.ANSI):
-        raise _refuse_value(value, dialect)
-    if dialect is SqlDialect.SPARK:
-        # Spark substitutes ${env:…} and ${system:…} in statements, so a value could read the driver's secrets.
-        escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024")
-        return f"'{escaped}'"
-    doubled = value.replace("'", "''")
-    if dialect is SqlDialect.SQLSERVER:
-        return f"N'{doubled}'"
-    if "\\" in value and dialect is SqlDialect.POSTGRESQL:
-        # E'…' means the same whatever standard_conforming_strings says.
-        escaped = doubled.replace("\\", "\\\\")
-        return f"E'{escaped}'"
-    # Whether a backslash escapes depends on sql_mode, and the meaning of other bytes on the connection's character set.
-    if dialect is SqlDialect.MYSQL and ("\\" in value or not value.isascii()):
-        return f"_utf8mb4 X'{value.encode().hex().upper()}'"
-    return f"'{doubled}'"
-
-
-def _moment_literal(value: datetime, dialect: SqlDialect) -> str:
-    if value.utcoffset() is None:
-        text = value.replace(fold=0).isoformat(sep=" ")
-        types = {SqlDialect.SPARK: "TIMESTAMP_NTZ", SqlDialect.SQLSERVER: "DATETIME2"}
-    else:
-        text = value.astimezone(UTC).isoformat(sep=" ")
-        if dialect is SqlDialect.MYSQL:  # MariaDB has no zones in literals; the sessions of both are in UTC
-            text = text.removesuffix("+00:00")
-        types = {
-            SqlDialect.SPARK: "TIMESTAMP_LTZ",
-            SqlDialect.SQLSERVER: "DATETIMEOFFSET",
-            SqlDialect.POSTGRESQL: "TIMESTAMP WITH TIME ZONE",
-        }
-        if dialect is SqlDialect.ORACLE:
-            text = text.replace("+", " +")
-    return _typed_literal(types.get(dialect, "TIMESTAMP"), text, dialect)
-
-
-def _time_literal(value: time, dialect: SqlDialect) -> str:
-    if dialect is SqlDialect.ORACLE or (value.tzinfo is not None and dialect is not SqlDialect.POSTGRESQL):
-        raise _refuse_value(value, dialect)
-    return _typed_literal("TIME" if value.tzinfo is None else "TIME WITH TIME ZONE", value.isoformat(), dialect)
-
-
-def _typed_literal(kind: str, text: str, dialect: SqlDialect) -> str:
-    if dialect is SqlDialect.SQLITE:
-        return f"'{text}'"
-    if dialect is SqlDialect.SQLSERVER:
-        # The form with T is the one that no session setting of SQL Server reads differently.
-        iso = text.replace(" ", "T")
-        return f"CAST('{iso}' AS {kind})"
-    return f"{kind} '{text}'"
-
-
-def _refuse_value(value: Value, dialect: SqlDialect) -> WatermarkError:
-    return WatermarkError(f"{value!r} cannot be written in the language of {dialect}", "leave such rows out")
-
-
 Row = Mapping[str, Value | None]
 
 
-def predicate(rows: RowFilter, dialect: SqlDialect) -> str | None:
+def predicate(rows: RowFilter, dialect: Dialect) -> str | None:
     """Write the condition of the rows, without WHERE; None for all rows. Equal rows give equal text."""
     writer = _Tuple(rows, dialect) if rows.mode is WatermarkMode.TUPLE else _Any(rows, dialect)
     parts = [*writer.lower(), *writer.caps()]
@@ -316,9 +129,9 @@ def predicate(rows: RowFilter, dialect: SqlDialect) -> str | None:
     return " AND ".join([*texts, *_extra(rows)]) or None
 
 
-def null_predicate(rows: RowFilter, dialect: SqlDialect) -> str | None:
+def null_predicate(rows: RowFilter, dialect: Dialect) -> str | None:
     """Write the condition of rows with null instead of a watermark; None without watermark columns."""
-    columns = [quote(column, dialect) for column in rows.columns]
+    columns = [dialect.quote(column) for column in rows.columns]
     if not columns:
         return None
     word = " OR " if rows.mode is WatermarkMode.TUPLE else " AND "
@@ -352,21 +165,21 @@ def _is_capped(interval: ColumnRange) -> bool:
     return interval.upper is not None or interval.only_null
 
 
-def _compare(column: str, sign: str, bound: Bound, dialect: SqlDialect) -> str:
+def _compare(column: str, sign: str, bound: Bound, dialect: Dialect) -> str:
     equal = "=" if bound.inclusive else ""
-    return f"{order_key(column, bound.value, dialect)} {sign}{equal} {literal(bound.value, dialect)}"
+    return f"{dialect.order_key(column, bound.value)} {sign}{equal} {dialect.literal(bound.value)}"
 
 
 class _Any:
     """Columns of which each can make a row new."""
 
-    def __init__(self, rows: RowFilter, dialect: SqlDialect) -> None:
+    def __init__(self, rows: RowFilter, dialect: Dialect) -> None:
         self._ranges = rows.ranges
         self._dialect = dialect
         self._includes = rows.nulls is NullWatermark.INCLUDE
         self._is_single = len(rows.ranges) == 1
         self._is_unbounded = any(_wants_all(interval) for interval in rows.ranges)
-        self._names = [quote(interval.column, dialect) for interval in rows.ranges]
+        self._names = [dialect.quote(interval.column) for interval in rows.ranges]
 
     def lower(self) -> list[Part]:
         if not self._ranges:
@@ -399,10 +212,10 @@ class _Any:
 class _Tuple:
     """Columns that form one cursor: spelled out, since not every database compares tuples."""
 
-    def __init__(self, rows: RowFilter, dialect: SqlDialect) -> None:
+    def __init__(self, rows: RowFilter, dialect: Dialect) -> None:
         self._rows = rows
         self._dialect = dialect
-        self._names = [quote(interval.column, dialect) for interval in rows.ranges]
+        self._names = [dialect.quote(interval.column) for interval in rows.ranges]
         self._nulls = [f"{name} IS NULL" for name in self._names] if rows.nulls is NullWatermark.INCLUDE else []
         self._lowers = _bounds([interval.lower for interval in rows.ranges])
         self._uppers = _bounds([interval.upper for interval in rows.ranges])
@@ -424,7 +237,7 @@ class _Tuple:
         column, bound = self._rows.columns[place], bounds[place]
         if place == len(bounds) - 1:
             return _compare(column, sign, bound, self._dialect)
-        name, value = order_key(column, bound.value, self._dialect), literal(bound.value, self._dialect)
+        name, value = self._dialect.order_key(column, bound.value), self._dialect.literal(bound.value)
         rest = self._cursor(sign, bounds, place + 1)
         exact = f"({name} {sign} {value} OR ({name} = {value} AND {rest}))"
         # The redundant first condition lets a database use an index on the first column, in spite of the OR.

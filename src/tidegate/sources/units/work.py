@@ -17,7 +17,8 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, SqlDialect, literal
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
+from tidegate.core.dialects.dialect import DOUBLED, Dialect
 from tidegate.core.files.plan import FileSlice
 from tidegate.errors import SourceError, TidegateError
 from tidegate.protocol.change import DataFile
@@ -293,17 +294,13 @@ def failure_of(error: Exception, mask: Callable[[str], str] = str, *, not_found:
     return UnitFailure(mask(f"{type(error).__name__}: {error}"), "this work unit was discarded; it runs again")
 
 
-_DOUBLED = "{0}(?:[^{0}]|{0}{0})*(?:{0}|\\Z)"
-_WITH_BACKSLASH = "{0}(?:[^{0}\\\\]|\\\\.|{0}{0})*(?:{0}|\\Z)"
-_BRACKETS = r"\[(?:[^\]]|\]\])*(?:\]|\Z)"
-_DOLLARS = r"\$(?P<tag>\w*)\$.*?(?:\$(?P=tag)\$|\Z)"
+_VARIABLE = r"(?P<variable>\{\{[^{}]*\}\})"
 _LINE = r"--[^\n]*"
 _BLOCK = r"/\*(?:(?!/\*|\*/).)*(?:\*/|/\*.*|\Z)"
-_ORACLE = r"\b[nN]?[qQ]'.*"
-"""A comment inside a comment, and Oracle's own quotes, count to the end: no variable may follow them."""
+"""A comment inside a comment counts to the end: no variable may follow it."""
 
 
-def fill_query(query: str, values: Mapping[str, Value], dialect: SqlDialect) -> str:
+def fill_query(query: str, values: Mapping[str, Value], dialect: Dialect) -> str:
     """Fill ``query`` with a literal for each of its variables; ``SourceError`` for one without a value or a place."""
     parts = []
     for text, is_variable in _split_query(query, dialect):
@@ -340,34 +337,20 @@ def bound_value(source: UnitSource, param: RangeParam, segment: Segment) -> Valu
             return range_text(source, param, segment)
 
 
-def _fill_literal(name: str, values: Mapping[str, Value], dialect: SqlDialect) -> str:
+def _fill_literal(name: str, values: Mapping[str, Value], dialect: Dialect) -> str:
     if name not in values:
         names = ", ".join(sorted(values)) or "none"
         raise SourceError(f"the query uses {{{{{name}}}}}, which has no value", f"its variables are: {names}")
-    return literal(values[name], dialect)
+    return dialect.literal(values[name])
 
 
-def _split_query(query: str, dialect: SqlDialect) -> Iterator[tuple[str, bool]]:
+def _split_query(query: str, dialect: Dialect) -> Iterator[tuple[str, bool]]:
     """The query as variables, quoted parts, comments, and what lies between them."""
+    quoted = [dialect.inside_quotes.format("'"), dialect.inside_quotes.format('"'), DOUBLED.format("`")]
+    tokens = "|".join([_VARIABLE, _LINE, _BLOCK, *dialect.comments, *quoted])
     end = 0
-    for token in re.finditer(_tokens(dialect), query, re.DOTALL):
+    for token in re.finditer(tokens, query, re.DOTALL):
         yield query[end : token.start()], False
         yield token.group(), token.lastgroup == "variable"
         end = token.end()
     yield query[end:], False
-
-
-def _tokens(dialect: SqlDialect) -> str:
-    # In MySQL a backslash escapes in every quoted text.
-    escapes = _WITH_BACKSLASH if dialect is SqlDialect.MYSQL else _DOUBLED
-    patterns = [r"(?P<variable>\{\{[^{}]*\}\})", _LINE, _BLOCK]
-    if dialect is SqlDialect.POSTGRESQL:
-        # In PostgreSQL a backslash escapes a quote in E'…' only.
-        patterns += [r"\b[eE]" + _WITH_BACKSLASH.format("'"), _DOLLARS]
-    if dialect is SqlDialect.MYSQL:
-        patterns += ["#[^\n]*"]
-    if dialect is SqlDialect.ORACLE:
-        patterns += [_ORACLE]
-    if dialect in (SqlDialect.SQLSERVER, SqlDialect.SQLITE):
-        patterns += [_BRACKETS]
-    return "|".join([*patterns, escapes.format("'"), escapes.format('"'), _DOUBLED.format("`")])

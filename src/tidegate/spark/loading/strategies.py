@@ -16,7 +16,8 @@ from datetime import date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Protocol, assert_never
 from zoneinfo import ZoneInfo
 
-from tidegate.core.columns.predicates import RowFilter, SqlDialect, literal
+from tidegate.core.columns.predicates import RowFilter
+from tidegate.core.dialects.dialect import SPARK
 from tidegate.errors import SchemaMismatch, TableError
 from tidegate.protocol.table import CommitNote
 from tidegate.schema.evolution import require_as
@@ -499,9 +500,7 @@ class ReplaceUnits(Plain):
         size = -(-len(units) // _COMPARISONS)
         column = quote(self.source.unit_column)
         lists = [units[start : start + size] for start in range(0, len(units), size)]
-        return " OR ".join(
-            f"{column} IN ({', '.join(literal(each, SqlDialect.SPARK) for each in some)})" for some in lists
-        )
+        return " OR ".join(f"{column} IN ({', '.join(SPARK.literal(each) for each in some)})" for some in lists)
 
     @property
     def _columns(self) -> tuple[str, str]:
@@ -538,13 +537,13 @@ def first_day(milliseconds: int, zone: str) -> date:
 
 
 def _between(column: str, low: date, high: date) -> str:
-    return f"{column} >= {literal(low, SqlDialect.SPARK)} AND {column} < {literal(high, SqlDialect.SPARK)}"
+    return f"{column} >= {SPARK.literal(low)} AND {column} < {SPARK.literal(high)}"
 
 
 def _local_between(column: str, low: datetime, high: datetime, zone: str) -> str:
     """SQL for local times of ``zone`` in a range of instants, with a day of margin so that statistics can be used."""
     day, there = timedelta(days=1), ZoneInfo(zone)
     near = [each.astimezone(there).replace(tzinfo=None) for each in (low, high)]
-    in_utc = f"convert_timezone({literal(zone, SqlDialect.SPARK)}, 'UTC', {column})"
+    in_utc = f"convert_timezone({SPARK.literal(zone)}, 'UTC', {column})"
     exact = _between(in_utc, low.replace(tzinfo=None), high.replace(tzinfo=None))
     return f"{_between(column, near[0] - day, near[1] + day)} AND {exact}"

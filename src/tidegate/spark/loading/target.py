@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from tidegate.core.calendar import jump_around
-from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, SqlDialect, predicate, rename_columns
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, predicate, rename_columns
+from tidegate.core.dialects.dialect import SPARK
 from tidegate.errors import RowsRefused, SchemaMismatch
 from tidegate.spark.filters import exact_column
 from tidegate.spark.session import check_text, quote
@@ -235,7 +236,7 @@ class TableWindow:
             else each
             for each in rows.ranges
         )
-        return predicate(replace(rows, ranges=ranges), SqlDialect.SPARK) or "true"
+        return predicate(replace(rows, ranges=ranges), SPARK) or "true"
 
     def later(self, columns: pa.Schema) -> str | None:
         """SQL for rows above the window; None if the table lacks its columns."""

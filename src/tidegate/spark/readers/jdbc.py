@@ -16,15 +16,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from tidegate.core.columns.predicates import Bound, RowFilter, SqlDialect, dialect_of
-from tidegate.core.columns.predicates import quote as quote_name
+from tidegate.core.columns.predicates import Bound, RowFilter
 from tidegate.core.columns.state import is_finite
+from tidegate.core.dialects.registry import dialect_of
 from tidegate.errors import EnvironmentProblem, SourceError, TidegateError
 from tidegate.sources.adbc import WITHOUT, AdbcShare, answer, check_share, connection_of
-from tidegate.sources.jdbc import MYSQL_SESSION, JdbcStatements, Refusal, innermost_cause, refusal
+from tidegate.sources.jdbc import JdbcStatements, Refusal, innermost_cause, refusal
 from tidegate.sources.reader import GreatestValues, column_named, kinds_of_times
 from tidegate.spark.filters import collect_rows, count_in, fit_to_schema
-from tidegate.spark.jars import driver_of
 from tidegate.spark.readers.jdbc_columns import JdbcColumns
 from tidegate.spark.readers.reader import check_given, declare_columns, task_count, utc_session
 from tidegate.spark.session import quote
@@ -38,20 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-_ZONE = {
-    SqlDialect.POSTGRESQL: "SET TIME ZONE 'UTC'",
-    SqlDialect.MYSQL: MYSQL_SESSION,
-    SqlDialect.ORACLE: "ALTER SESSION SET TIME_ZONE = 'UTC'",
-}
-"""Settings that give times of MySQL, and configured conditions, the same meaning everywhere."""
-
 _START = "sessionInitStatement"
-_OF_MYSQL = {
-    "tinyInt1isBit": "false",  # a tinyint(1) holds numbers
-    "useCursorFetch": "true",  # otherwise all rows are held at once
-}
-_MARIADB = re.compile("jdbc:mariadb:", re.IGNORECASE)
-
 _NO_DRIVER = re.compile(r"No suitable driver|ClassNotFoundException|CLASS_NOT_FOUND")
 
 
@@ -62,8 +48,8 @@ class JdbcConnection:
         self._session = session
         self._read = read
         self._source = source
-        self._url = _as_spark_knows_it(read.url)
         self.dialect = dialect_of(read.url)
+        self._url = self.dialect.spark_url(read.url)
 
     def frame(
         self, statement: str, types: Mapping[str, str] | None = None, conditions: Sequence[str] = ()
@@ -91,28 +77,28 @@ class JdbcConnection:
 
     def _options(self) -> dict[str, str]:
         read = self._read
-        known = driver_of(read.url)
+        known = self.dialect.driver
         driver = read.driver or (known.name if known else None)
         # Otherwise times without a zone get their meaning from Java's zone instead of the source's.
         options = {"fetchsize": str(read.fetch_size), "preferTimestampNTZ": "true"}
         options |= {"driver": driver} if driver else {}
         options |= {"user": read.user} if read.user is not None else {}
         options |= {"password": read.password.value} if read.password is not None else {}
-        if self.dialect is SqlDialect.MYSQL:
-            named_there = {each.partition("=")[0].lower() for each in re.split("[?&]", read.url)[1:]}
-            options |= {name: value for name, value in _OF_MYSQL.items() if name.lower() not in named_there}
+        named_there = {each.partition("=")[0].lower() for each in re.split("[?&]", read.url)[1:]}
+        defaults = self.dialect.jdbc_options.items()
+        options |= {name: value for name, value in defaults if name.lower() not in named_there}
         given = {name: value for name, value in read.properties.items() if name.lower() != _START.lower()}
         return options | given | self._session_start(read.properties)
 
     def _session_start(self, properties: Mapping[str, str]) -> dict[str, str]:
         """The statement that fixes the session's zone, after the configured one if both can be combined."""
         own = next((value for name, value in properties.items() if name.lower() == _START.lower()), None)
-        zone = _ZONE.get(self.dialect)
+        zone = self.dialect.session
         if zone is None:
             return {} if own is None else {_START: own}
         if own is None:
             return {_START: zone}
-        if self.dialect is not SqlDialect.POSTGRESQL:
+        if not self.dialect.takes_several:
             raise SourceError(
                 f"{self._source}: properties.{_START} is reserved: Tidegate sets the time zone of the session to UTC "
                 "with it",
@@ -147,16 +133,6 @@ class JdbcConnection:
         parameters = re.split(r"[?;&]", self._read.url)[1:]
         values = [parameter.partition("=")[2] for parameter in parameters]
         return Mask.around(self._read) | Mask.of(self._read.url, self._url, *parameters, *values)
-
-
-def _as_spark_knows_it(url: str) -> str:
-    """The address in a form whose quoting Spark knows: Spark knows MySQL but not MariaDB.
-
-    MariaDB's driver accepts a MySQL address with ``permitMysqlScheme``.
-    """
-    if not _MARIADB.match(url):
-        return url
-    return f"{_MARIADB.sub('jdbc:mysql:', url, count=1)}{'&' if '?' in url else '?'}permitMysqlScheme"
 
 
 def database_refusal(error: Exception, mask: Mask) -> Refusal:
@@ -234,7 +210,7 @@ class JdbcReader:
         wanted = self._fit(rows)
         conditions = self._conditions(wanted)
         divided_by = self._partition_column(wanted) if len(conditions) > 1 else None
-        statement = JdbcStatements(self._read, self._columns.selected()).rows(wanted, divided_by=divided_by)
+        statement = JdbcStatements(self._read, self._columns.select_columns()).rows(wanted, divided_by=divided_by)
         frame = self._connection.frame(statement, self._columns.fetched_schema(), conditions)
         restored = self._columns.restore_columns(frame, declare_columns(self._schema))
         found = check_given(restored, self._schema, self._source.source_timezone, self._source.name)
@@ -261,7 +237,7 @@ class JdbcReader:
 
     @property
     def _statements(self) -> JdbcStatements:
-        return JdbcStatements(self._read, self._columns.selected(by_adbc=self._adbc is not None))
+        return JdbcStatements(self._read, self._columns.select_columns(in_python=self._adbc is not None))
 
     def _ask(self, statement: str, rows: RowFilter) -> list[dict[str, Value | None]]:
         types = {f"greatest_{index}": self._columns.greatest_type(name) for index, name in enumerate(rows.columns)}
@@ -300,7 +276,7 @@ class JdbcReader:
         """The rows in shares for ADBC; the first is tried without rows: ``??``, for one, is SQL for JDBC alone."""
         columns = self._columns.exact(schema, self._source.source_timezone, self._source.name)
         origin = self._statements.rows(rows, divided_by=divided_by)
-        names = ", ".join(quote_name(name, self._connection.dialect) for name, _ in columns.values())
+        names = ", ".join(self._connection.dialect.quote(name) for name, _ in columns.values())
         statement = f"SELECT {names} FROM ({origin}) tidegate_read"
         exact = tuple(column for _, column in columns.values())
         wheres = [f" WHERE {condition}" for condition in conditions] or [""]
@@ -330,7 +306,7 @@ class JdbcReader:
 
     def _bounds(self, statements: JdbcStatements, rows: RowFilter, column: str, parts: int, found: int) -> set[Any]:
         """The least value of each share, from a sample if the table is large and can be sampled."""
-        can_sample = self._read.table is not None and self._connection.dialect is SqlDialect.POSTGRESQL
+        can_sample = self._read.table is not None and self._connection.dialect.can_sample
         if can_sample and found > (EXACT_UP_TO if rows.watermark else ALL_EXACT_UP_TO):
             percent = 100 * SAMPLED_ROWS / found
             try:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidegate.core.columns.predicates import SqlDialect
-from tidegate.sources.adbc import ExactColumn, impossible
-from tidegate.sources.database_columns import TEXT, ColumnTransfer, DatabaseColumns, DatabaseField, is_decimal
+from tidegate.core.dialects.dialect import Dialect
+from tidegate.core.dialects.transfer import ColumnTransfer, DatabaseField, is_decimal
+from tidegate.sources.adbc import impossible
+from tidegate.sources.database_columns import TEXT, DatabaseColumns
+from tidegate.sources.exact import ExactColumn
 from tidegate.sources.jdbc import REFUSED
 from tidegate.sources.reader import column_named
 from tidegate.spark.filters import exact_column
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 class JdbcColumns(DatabaseColumns):
     """The columns of one table or query and how ``dialect`` fetches them; ``schema`` gives the types of bounds."""
 
-    def __init__(self, schema: StructType, dialect: SqlDialect) -> None:
+    def __init__(self, schema: StructType, dialect: Dialect) -> None:
         from pyspark.sql.types import StructField, StructType
 
         super().__init__(map(_database_field, schema), dialect)
@@ -43,7 +45,7 @@ class JdbcColumns(DatabaseColumns):
         for field in rows:
             name = column_named(field.name, list(self.ways), source)
             way, kind = self.ways[name], field.dataType.simpleString()
-            called = way.parsed_by_adbc(kind, timezone)
+            called = way.type_to_parse_in_python(kind, timezone)
             if called is None:
                 raise impossible(f"the column {name!r} is of type {way.field.called} and becomes {kind}")
             found[field.name] = name, ExactColumn(field.name, kinds.field(field.name).type, called)

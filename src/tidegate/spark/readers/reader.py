@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from tidegate.core.columns.predicates import RowFilter, SqlDialect, predicate
+from tidegate.core.columns.predicates import RowFilter, predicate
+from tidegate.core.dialects.dialect import SPARK
 from tidegate.errors import SourceError, TidegateError
 from tidegate.schema.types import arrow_schema
 from tidegate.sources.reader import FunctionRequest, GreatestValues, UnitRequest, choose_rows, column_named
@@ -95,7 +96,7 @@ class FunctionReader(FrameReader):
         self._mask = Mask.around(read)
 
     def _frame(self, rows: RowFilter) -> DataFrame:
-        text = predicate(rows, SqlDialect.SPARK)
+        text = predicate(rows, SPARK)
         request = FunctionRequest(rows.columns, rows, text, self._now, dict(self._read.options))
         said = f"{self._source.name}: function {self._read.function}"
         return call_function(self._session, self._read, request, said, self._mask, failed=f"{said} failed")

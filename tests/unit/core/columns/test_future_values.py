@@ -17,8 +17,9 @@ from tidegate.core.columns.planner import (
     plan_columns,
     rows_ahead,
 )
-from tidegate.core.columns.predicates import RowFilter, SqlDialect, predicate
+from tidegate.core.columns.predicates import RowFilter, predicate
 from tidegate.core.columns.state import ColumnState
+from tidegate.core.dialects.dialect import Dialect
 from tidegate.errors import WatermarkError
 from tidegate.specs.columns import ColumnSource, FunctionRead, Load, LoadType, Value, WatermarkMode
 
@@ -37,7 +38,7 @@ def planned(given: ColumnSource, stored: dict[str, Any] | None = None, load: Loa
 
 
 def text(rows: RowFilter) -> str:
-    return (predicate(rows, SqlDialect.ANSI) or "").replace('"', "")
+    return (predicate(rows, Dialect()) or "").replace('"', "")
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,10 @@ import pytest
 
 from support.errors import raises
 from tidegate.core.columns.planner import ColumnPlan, ReadBounds, fix_bounds, plan_columns
-from tidegate.core.columns.predicates import Bound, SqlDialect, predicate
+from tidegate.core.columns.predicates import Bound, predicate
 from tidegate.core.columns.replay import Chunk
 from tidegate.core.columns.state import ColumnState
+from tidegate.core.dialects.dialect import Dialect
 from tidegate.errors import WatermarkError
 from tidegate.specs.columns import (
     ColumnSource,
@@ -51,7 +52,7 @@ def fixing(
 
 def text(found: ColumnPlan | ReadBounds) -> str | None:
     rows = found.reads if isinstance(found, ColumnPlan) else found.rows
-    written = predicate(rows, SqlDialect.ANSI)
+    written = predicate(rows, Dialect())
     return None if written is None else written.replace('"', "")
 
 

@@ -13,9 +13,11 @@ import pytest
 
 from support.errors import raises
 from tidegate.core.columns.planner import fix_bounds, plan_columns
-from tidegate.core.columns.predicates import RowFilter, SqlDialect, predicate, quote
+from tidegate.core.columns.predicates import RowFilter, predicate
 from tidegate.core.columns.replay import ReplayConfig, check_handover, hand_over
 from tidegate.core.columns.state import ColumnState
+from tidegate.core.dialects.dialect import SPARK
+from tidegate.core.dialects.registry import DIALECTS
 from tidegate.errors import WatermarkError
 from tidegate.specs.columns import ColumnSource, FunctionRead, Load, LoadType, LookBack, NullWatermark, WatermarkMode
 
@@ -59,7 +61,7 @@ class Shop:
         return [found for (found,) in self._database.execute(f"SELECT id FROM orders{where(rows)} ORDER BY id")]
 
     def greatest(self, rows: RowFilter) -> dict[str, Any]:
-        names = [quote(each, SqlDialect.SQLITE) for each in rows.columns]
+        names = [DIALECTS["sqlite"].quote(each) for each in rows.columns]
         if rows.mode is WatermarkMode.TUPLE:
             order = ", ".join(f"{name} DESC" for name in names)
             query = f"SELECT {', '.join(names)} FROM orders{where(rows)} ORDER BY {order} LIMIT 1"
@@ -70,7 +72,7 @@ class Shop:
 
 
 def where(rows: RowFilter) -> str:
-    text = predicate(rows, SqlDialect.SQLITE)
+    text = predicate(rows, DIALECTS["sqlite"])
     return "" if text is None else f" WHERE {text}"
 
 
@@ -167,7 +169,7 @@ def test_decimals_are_exact(shop: Shop) -> None:
     plan = plan_columns("shop", source("created"), APPEND, state, 1, NOW)
     high = Decimal("12345678901234567890.1234567892")
     end = fix_bounds(plan, state, {"created": high})
-    assert predicate(end.rows, SqlDialect.POSTGRESQL) == f'"created" > {low} AND "created" <= {high}'
+    assert predicate(end.rows, DIALECTS["postgresql"]) == f'"created" > {low} AND "created" <= {high}'
 
 
 @pytest.mark.parametrize("moment", [datetime(2026, 3, 29, 2, 30), datetime(2026, 3, 29, 2, 30, tzinfo=UTC)])
@@ -187,7 +189,9 @@ def test_the_zone_of_the_machine_changes_nothing(moment: datetime, monkeypatch: 
             state = ColumnState.of_text(ColumnState({"u": moment}).serialize())
             plan = plan_columns("shop", given, Load(LoadType.MERGE_UPSERT), state, 1, NOW)
             end = fix_bounds(plan, state, {"u": moment + timedelta(microseconds=1)})
-            found.add((end.state.serialize(), *(predicate(end.rows, dialect) for dialect in SqlDialect)))
+            found.add(
+                (end.state.serialize(), *(predicate(end.rows, dialect) for dialect in (SPARK, *DIALECTS.values())))
+            )
     finally:
         monkeypatch.undo()
         time.tzset()
@@ -264,7 +268,7 @@ def test_the_last_rows_of_a_window_may_have_been_deleted() -> None:
     state = ColumnState({"day": date(2026, 3, 8)})
     end = fix_bounds(plan_columns("shop", given, WINDOW, state, 1, NOW), state, {"day": date(2026, 3, 3)})
     assert end.window is not None
-    assert predicate(end.window, SqlDialect.SPARK) == "`day` >= DATE '2026-03-01' AND `day` <= DATE '2026-03-08'"
+    assert predicate(end.window, SPARK) == "`day` >= DATE '2026-03-01' AND `day` <= DATE '2026-03-08'"
     assert end.state.values == {"day": date(2026, 3, 8)}
 
 

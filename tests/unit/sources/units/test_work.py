@@ -8,7 +8,8 @@ from datetime import UTC, date, datetime
 import pytest
 
 from support.errors import raises
-from tidegate.core.columns.predicates import SqlDialect
+from tidegate.core.dialects.dialect import Dialect
+from tidegate.core.dialects.registry import DIALECTS
 from tidegate.errors import SourceError
 from tidegate.sources.units.work import (
     UnitWork,
@@ -123,31 +124,31 @@ MORNING = 1_771_662_600_123  # 2026-02-21 08:30:00.123 in UTC
 
 @pytest.mark.parametrize("value", HOSTILE)
 def test_a_value_reaches_the_database_as_it_is(value: str) -> None:
-    query = fill_query("select {{ id }} as v, '{' as braces -- all of it", {"id": value}, SqlDialect.SQLITE)
+    query = fill_query("select {{ id }} as v, '{' as braces -- all of it", {"id": value}, DIALECTS["sqlite"])
     assert sqlite3.connect(":memory:").execute(query).fetchone() == (value, "{")
 
 
 @pytest.mark.parametrize(
     ("query", "dialect"),
     [
-        ("select * from t where u = '{{id}}'", SqlDialect.ANSI),
-        ("select * from t where u like 'it''s %{{id}}%'", SqlDialect.POSTGRESQL),
-        ("select * from t where u = E'it\\'s {{id}}'", SqlDialect.POSTGRESQL),
-        ("select $$ {{id}} $$", SqlDialect.POSTGRESQL),
-        ("select $a$ $$ {{id}} $a$", SqlDialect.POSTGRESQL),
-        ("select 'it\\'s {{id}}'", SqlDialect.MYSQL),
-        ("select 1 # {{id}}", SqlDialect.MYSQL),
-        ("select `{{id}}`", SqlDialect.MYSQL),
-        ("select [a]]{{id}}]", SqlDialect.SQLSERVER),
-        ("select q'[it's {{id}}]' from dual", SqlDialect.ORACLE),
-        ('select "{{id}}"', SqlDialect.ANSI),
-        ("select 1 -- {{id}}\n", SqlDialect.ANSI),
-        ("select 1 /* {{id}} */", SqlDialect.ANSI),
-        ("select 1 /* a /* b */ {{id}} */", SqlDialect.POSTGRESQL),
-        ("select 'not closed {{id}}", SqlDialect.ANSI),
+        ("select * from t where u = '{{id}}'", Dialect()),
+        ("select * from t where u like 'it''s %{{id}}%'", DIALECTS["postgresql"]),
+        ("select * from t where u = E'it\\'s {{id}}'", DIALECTS["postgresql"]),
+        ("select $$ {{id}} $$", DIALECTS["postgresql"]),
+        ("select $a$ $$ {{id}} $a$", DIALECTS["postgresql"]),
+        ("select 'it\\'s {{id}}'", DIALECTS["mysql"]),
+        ("select 1 # {{id}}", DIALECTS["mysql"]),
+        ("select `{{id}}`", DIALECTS["mysql"]),
+        ("select [a]]{{id}}]", DIALECTS["sqlserver"]),
+        ("select q'[it's {{id}}]' from dual", DIALECTS["oracle"]),
+        ('select "{{id}}"', Dialect()),
+        ("select 1 -- {{id}}\n", Dialect()),
+        ("select 1 /* {{id}} */", Dialect()),
+        ("select 1 /* a /* b */ {{id}} */", DIALECTS["postgresql"]),
+        ("select 'not closed {{id}}", Dialect()),
     ],
 )
-def test_a_variable_that_would_be_no_value_is_refused(query: str, dialect: SqlDialect) -> None:
+def test_a_variable_that_would_be_no_value_is_refused(query: str, dialect: Dialect) -> None:
     with raises(SourceError, "{{id}}", "quotes"):
         fill_query(query, {"id": "harmless"}, dialect)
 
@@ -155,12 +156,12 @@ def test_a_variable_that_would_be_no_value_is_refused(query: str, dialect: SqlDi
 def test_what_stands_beside_quotes_and_comments_is_filled() -> None:
     query = "select '--' as a, 'it''s' /* x */ from t where u = {{id}} and n in ({{n}}, 'b') -- end"
     expected = "select '--' as a, 'it''s' /* x */ from t where u = 'o''b' and n in (7, 'b') -- end"
-    assert fill_query(query, {"id": "o'b", "n": 7}, SqlDialect.POSTGRESQL) == expected
+    assert fill_query(query, {"id": "o'b", "n": 7}, DIALECTS["postgresql"]) == expected
 
 
 def test_a_variable_without_a_value_is_named() -> None:
     with raises(SourceError, "{{idd}}", "id"):
-        fill_query("select {{idd}}", {"id": "a"}, SqlDialect.ANSI)
+        fill_query("select {{idd}}", {"id": "a"}, Dialect())
 
 
 @pytest.mark.parametrize(
@@ -183,4 +184,4 @@ def test_a_bound_has_the_type_of_its_format(format: str, zone: str | None, expec
     assert bound_value(source, param, (MORNING, MORNING + 1)) == expected
     values = values_of(source, UnitWork("a", 0, (), {"id": "b"}), (MORNING, MORNING + 1))
     assert values == {"survey": "a", "id": "b", "low": expected}
-    assert fill_query("{{low}}", values, SqlDialect.POSTGRESQL).startswith(literal)
+    assert fill_query("{{low}}", values, DIALECTS["postgresql"]).startswith(literal)

@@ -19,9 +19,9 @@ from pyspark.sql.types import (
 )
 
 from support.errors import check_names, raises
-from tidegate.core.columns.predicates import SqlDialect
+from tidegate.core.dialects.registry import DIALECTS
 from tidegate.errors import EnvironmentProblem, SourceError, TidegateError
-from tidegate.sources.jdbc import FetchedColumns
+from tidegate.sources.jdbc import FetchedColumn
 from tidegate.spark.readers.jdbc import JdbcConnection
 from tidegate.spark.readers.jdbc_columns import JdbcColumns
 from tidegate.specs.columns import JdbcRead
@@ -42,25 +42,25 @@ SCHEMA = StructType(
         field("name", StringType(), "text"),
     ]
 )
-COLUMNS = JdbcColumns(SCHEMA, SqlDialect.POSTGRESQL)
+COLUMNS = JdbcColumns(SCHEMA, DIALECTS["postgresql"])
 
 
 def test_what_a_driver_would_bend_is_written_as_text_by_the_database() -> None:
-    assert COLUMNS.selected() == (
-        FetchedColumns("id"),
-        FetchedColumns("at", "CAST({} AT TIME ZONE 'UTC' AS text)"),
-        FetchedColumns("local", "CAST({} AS text)"),
-        FetchedColumns("clock", "CAST({} AS text)", is_text=True),
-        FetchedColumns("price", "CAST({} AS text)"),
-        FetchedColumns("name", is_text=True),
+    assert COLUMNS.select_columns() == (
+        FetchedColumn("id"),
+        FetchedColumn("at", "CAST({} AT TIME ZONE 'UTC' AS text)"),
+        FetchedColumn("local", "CAST({} AS text)"),
+        FetchedColumn("clock", "CAST({} AS text)", is_text=True),
+        FetchedColumn("price", "CAST({} AS text)"),
+        FetchedColumn("name", is_text=True),
     )
     assert COLUMNS.fetched_schema() == {}
     assert COLUMNS.schema["clock"].dataType == StringType()
 
 
 def test_a_database_that_no_test_runs_is_asked_for_plain_columns() -> None:
-    columns = JdbcColumns(SCHEMA, SqlDialect.ORACLE)
-    assert {each.template for each in columns.selected()} == {"{}"}
+    columns = JdbcColumns(SCHEMA, DIALECTS["oracle"])
+    assert {each.template for each in columns.select_columns()} == {"{}"}
     assert columns.fetched_schema() == {"clock": "STRING"}
 
 
@@ -79,15 +79,15 @@ def test_the_greatest_value_is_exact() -> None:
 
 def test_a_decimal_is_followed_as_a_number_also_where_its_rows_are_text() -> None:
     wide = StructType([field("price", DecimalType(38, 8), "numeric", scale=20)])
-    columns = JdbcColumns(wide, SqlDialect.POSTGRESQL)
-    assert columns.selected() == (FetchedColumns("price", "CAST({} AS text)"),)
+    columns = JdbcColumns(wide, DIALECTS["postgresql"])
+    assert columns.select_columns() == (FetchedColumn("price", "CAST({} AS text)"),)
     assert columns.greatest("price", "10.00000000000000000001") == Decimal("10.00000000000000000001")
     assert columns.schema["price"].dataType == DecimalType(38, 8)
 
 
 def test_what_does_not_sort_as_its_text_is_not_followed() -> None:
     spans = StructType([field("span", StringType(), "interval"), field("at", StringType(), "time")])
-    columns = JdbcColumns(spans, SqlDialect.POSTGRESQL)
+    columns = JdbcColumns(spans, DIALECTS["postgresql"])
     columns.check_followed("at", "orders")
     with raises(SourceError, "orders", "'span'", "interval"):
         columns.check_followed("span", "orders")

@@ -1,0 +1,1 @@
+"""The facts of databases, a module each: SQL, types, addresses, sessions, drivers, and the words of their errors."""
