@@ -72,7 +72,8 @@ REWORDED = (
     (r"take the place of those that the table has in its range", "replace the table's rows in its range"),
     (r"written by Spark itself \(DataFrame lane\):", "Spark writes this table:"),
     (r", and the destination was written up to", ", but the destination was written up to"),
-    (r"one of them, and nothing was read or written", "one of them; nothing was read or written"),
+    (r"somebody changed one of them, and nothing was", "one of them was changed outside Tidegate; nothing was"),
+    (r"the next run tries them again", "the next run retries them"),
     (
         r"look at both with (`tidegate watermark show`), then put both where you want them with",
         r"compare both with \1, then set both with",
