@@ -31,6 +31,7 @@ from tidegate.schema.names import MOST_LEVELS, spell
 from tidegate.schema.types import levels
 from tidegate.sources.adbc import AdbcShare, share_rows
 from tidegate.sources.jdbc import is_of_database
+from tidegate.spark.arrow_types import to_arrow_columns, to_spark_columns
 from tidegate.spark.filters import exact_column
 from tidegate.spark.readers.jdbc import AdbcRows, database_refusal
 from tidegate.spark.s3a import check_writing, reach
@@ -204,7 +205,6 @@ def columns_of(frame: DataFrame, made_by: str) -> pa.Schema:
 
     ``made_by`` is for the message of :class:`SchemaMismatch`.
     """
-    from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import NullType, VariantType
 
     twice = [name for name, count in Counter(field.name.lower() for field in frame.schema).items() if count > 1]
@@ -227,12 +227,9 @@ def columns_of(frame: DataFrame, made_by: str) -> pa.Schema:
             "rename it at the source",
         )
     try:
-        # A private function of PySpark; the parameter `timezone` exists from 4.2 on.
-        columns = to_arrow_schema(frame.schema, timezone="UTC")
-    except Exception as error:
-        raise SchemaMismatch(
-            f"{made_by} gives a type that no table can hold ({telling_line(error)})", "cast it"
-        ) from error
+        columns = to_arrow_columns(frame.schema)
+    except TypeError as error:
+        raise SchemaMismatch(f"{made_by} gives a type that no table can hold: {error}", "cast it") from error
     # Spark writes a deeper table, and then not every reader opens it again.
     if deep := [(column.name, found) for column in columns if (found := levels(column.type)) > MOST_LEVELS]:
         raise SchemaMismatch(
@@ -287,9 +284,8 @@ def _check_session(session: SparkSession) -> None:
 
 def read_rows(session: SparkSession, rows: WorkRows) -> DataFrame:
     """The decoded rows, with their types; values of partition directories are parsed to theirs."""
-    from pyspark.sql.pandas.types import from_arrow_schema
 
-    schema = from_arrow_schema(rows.columns)
+    schema = to_spark_columns(rows.columns)
     if not rows.files:
         return session.createDataFrame([], schema)
     work = reach(session, rows.work)
@@ -326,10 +322,9 @@ def check_there(rows: WorkRows) -> None:
 
 def fit_types(frame: DataFrame, table: pa.Schema) -> DataFrame:
     """``frame`` with the table's wider types; nested columns are left to Delta."""
-    from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import AtomicType
 
-    wanted = {field.name: field.dataType for field in from_arrow_schema(table)}
+    wanted = {field.name: field.dataType for field in to_spark_columns(table)}
     columns = []
     for field in frame.schema:
         kind = wanted.get(field.name, field.dataType)

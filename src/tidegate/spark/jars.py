@@ -102,36 +102,43 @@ def find_java(env: Mapping[str, str] | None = None) -> Path:
     )
 
 
-def spark_home(env: Mapping[str, str] | None = None) -> Path:
-    """The folder of Spark's own programs and jars: that of the installed pyspark.
+NO_SPARK = "pip install 'tidegate[spark]', or append rows without Spark by `--engine local`"
 
-    PySpark would use another one that ``SPARK_HOME`` names; :class:`EnvironmentProblem` if that is no Spark, or one of
-    another version.
+
+def spark_home(env: Mapping[str, str] | None = None) -> Path:
+    """The folder of Spark's programs and jars: ``SPARK_HOME``, else that of the installed PySpark.
+
+    :class:`EnvironmentProblem` if ``SPARK_HOME`` is no Spark, or one of another version than PySpark.
     """
     found = find_spec("pyspark")
     if found is None or found.origin is None:
-        raise EnvironmentProblem("pyspark is not installed", "install tidegate again")
-    own = Path(found.origin).parent
+        raise EnvironmentProblem("pyspark is not installed", NO_SPARK)
+    package = Path(found.origin).parent
     named = (os.environ if env is None else env).get("SPARK_HOME")
-    if named and not _is_same_spark(Path(named), own):
+    # A distribution of Spark has PySpark in its folder `python`; a wheel of PySpark is a whole Spark.
+    home = Path(named) if named else package if _has_programs(package) else package.parent.parent
+    if not _has_programs(home):
         raise EnvironmentProblem(
-            f"SPARK_HOME is {named}, which is {_version_text(Path(named))}; pyspark brings {_version_text(own)}",
-            "unset SPARK_HOME: Tidegate runs the Spark that comes with pyspark",
+            f"{f'SPARK_HOME is {named}, which' if named else f'pyspark in {package}'} has no bin/spark-submit",
+            "unset SPARK_HOME to run the Spark of the installed pyspark" if named else "install pyspark again",
         )
-    if not (own / "bin" / "spark-submit").is_file():
-        raise EnvironmentProblem(f"pyspark in {own} has no bin/spark-submit", "install pyspark again")
-    return own
+    version = installed_spark()
+    if named and version is not None and _version_of(home) not in (version, None):
+        raise EnvironmentProblem(
+            f"SPARK_HOME is {named} with Spark {_version_of(home)}, and pyspark is of version {version}",
+            "unset SPARK_HOME to run the Spark of the installed pyspark, or put $SPARK_HOME/python into PYTHONPATH",
+        )
+    return home
 
 
-def _is_same_spark(one: Path, other: Path) -> bool:
-    """Whether both are the same version of Spark, complete with its programs."""
-    return (one / "bin" / "spark-submit").is_file() and _version_text(one) == _version_text(other)
+def _has_programs(home: Path) -> bool:
+    return (home / "bin" / "spark-submit").is_file()
 
 
-def _version_text(home: Path) -> str:
+def _version_of(home: Path) -> str | None:
     """The version of the Spark in ``home``, by the name of its main jar."""
     found = next(iter(sorted(home.glob("jars/spark-core_*.jar"))), None)
-    return "no Spark" if found is None else f"Spark {found.stem.rpartition('-')[2]}"
+    return None if found is None else found.stem.rpartition("-")[2]
 
 
 def python_of_workers(spec: SparkSpec, env: Mapping[str, str]) -> str:
@@ -144,18 +151,88 @@ def python_of_workers(spec: SparkSpec, env: Mapping[str, str]) -> str:
     return spec.config.get("spark.pyspark.python") or (not is_local and env.get("PYSPARK_PYTHON")) or sys.executable
 
 
-# The wheel of 4.4.1 names jars that Maven Central does not have.
-DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
-S3 = "org.apache.hadoop:hadoop-aws:3.5.0"
-"""Hadoop's S3 client, in the version of Spark's Hadoop."""
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """What goes with one version of Spark: its Hadoop, and the AWS SDK which that Hadoop was built with."""
 
-_WITH = {
-    S3: tuple(f"software.amazon.awssdk:{part}:2.35.4" for part in ("s3", "s3-transfer-manager", "sts", "apache-client"))
-}
-"""What is resolved together with a coordinate: the used parts of the AWS SDK."""
+    spark: str
+    hadoop: str
+    aws_sdk: str
+    log_store: str = "ConditionalLogStore.java"
 
-_WITHOUT = {S3: ("software.amazon.awssdk:bundle", "io.netty:*", "org.wildfly.openssl:*")}
-"""What is left out: the whole SDK in one jar of 690 MB, and what Spark has."""
+    @property
+    def delta(self) -> str:
+        """The Maven coordinate of Delta."""
+        # The wheel of delta-spark 4.4.1 names jars that Maven Central does not have.
+        return f"io.delta:delta-spark_{self.spark}_2.13:4.4.0"
+
+    @property
+    def s3(self) -> str:
+        """The Maven coordinate of Hadoop's S3 client."""
+        return f"org.apache.hadoop:hadoop-aws:{self.hadoop}"
+
+    @property
+    def beside_s3(self) -> tuple[str, ...]:
+        """The parts of the AWS SDK that the S3 client uses; all of it is one jar of up to 690 MB."""
+        parts = ("s3", "s3-transfer-manager", "sts", "apache-client")
+        return tuple(f"software.amazon.awssdk:{part}:{self.aws_sdk}" for part in parts)
+
+
+RUNTIMES = (
+    # Hadoop 3.4.1 has no option for creating an object conditionally; its log store sends the request itself.
+    Runtime("4.0", "3.4.1", "2.25.70", "hadoop341/ConditionalLogStore.java"),
+    Runtime("4.1", "3.4.2", "2.29.52"),
+    Runtime("4.2", "3.5.0", "2.35.4"),
+)
+"""The versions of Spark that Tidegate supports: those that Delta has jars for."""
+
+DELTA = "delta"
+S3 = "s3"
+"""Stand for Delta and for Hadoop's S3 client among packages: which jars that are, the installed Spark decides."""
+
+_BESIDE_S3_NOT = ("software.amazon.awssdk:bundle", "io.netty:*", "org.wildfly.openssl:*")
+"""What is left out beside the S3 client: the whole AWS SDK in one jar, and what Spark has."""
+
+
+def installed_spark() -> str | None:
+    """The version of the installed PySpark, without importing it; None if there is none."""
+    found = find_spec("pyspark")
+    if found is None or found.origin is None:
+        return None
+    with contextlib.suppress(OSError):
+        told = re.search(
+            r"""__version__[^=]*=\s*["']([^"']+)""", (Path(found.origin).parent / "version.py").read_text()
+        )
+        return None if told is None else told.group(1)
+    return None
+
+
+def runtime() -> Runtime:
+    """What goes with the installed Spark; :class:`EnvironmentProblem` if there is none, or one we do not support."""
+    version = installed_spark()
+    if version is None:
+        raise EnvironmentProblem("pyspark is not installed", NO_SPARK)
+    for each in RUNTIMES:
+        if version.startswith(f"{each.spark}."):
+            return each
+    supported = ", ".join(each.spark for each in RUNTIMES)
+    raise EnvironmentProblem(
+        f"pyspark {version} is installed; Tidegate supports Spark {supported}, for which Delta Lake has jars",
+        f"pip install 'pyspark>={RUNTIMES[0].spark},<{_after(RUNTIMES[-1].spark)}', or append with `--engine local`",
+    )
+
+
+def _after(version: str) -> str:
+    """The next minor version."""
+    major, minor = version.split(".")
+    return f"{major}.{int(minor) + 1}"
+
+
+def coordinate_of(package: str) -> str:
+    """The Maven coordinate of ``package``, which may be ``DELTA`` or ``S3``."""
+    if package == DELTA:
+        return runtime().delta
+    return runtime().s3 if package == S3 else package
 
 
 def cache_folder() -> Path:
@@ -167,19 +244,20 @@ def _folder(coordinate: str) -> Path:
     return cache_folder() / "jars" / coordinate.replace(":", "_")
 
 
-def fetched_jars(coordinate: str = DELTA) -> tuple[Path, ...]:
-    """The jars of ``coordinate`` if they were fetched completely, else none."""
-    folder = _folder(coordinate)
+def fetched_jars(package: str = DELTA) -> tuple[Path, ...]:
+    """The jars of ``package`` if they were fetched completely, else none."""
+    folder = _folder(coordinate_of(package))
     return tuple(sorted(folder.glob("jars/*.jar"))) if (folder / "complete").exists() else ()
 
 
-def resolve_jars(coordinate: str = DELTA) -> tuple[Path, ...]:
-    """The jars of ``coordinate``, resolved through Maven Central the first time; a jar file stands for itself.
+def resolve_jars(package: str = DELTA) -> tuple[Path, ...]:
+    """The jars of ``package``, resolved through Maven Central the first time; a jar file stands for itself.
 
     ``EnvironmentProblem`` if they cannot be fetched, or are not the pinned ones.
     """
-    if coordinate.endswith(".jar"):
-        return (Path(coordinate),)
+    if package.endswith(".jar"):
+        return (Path(package),)
+    coordinate = coordinate_of(package)
     present = fetched_jars(coordinate)
     if present:
         return _check_digests(coordinate, present)
@@ -196,9 +274,9 @@ def resolve_jars(coordinate: str = DELTA) -> tuple[Path, ...]:
             "--master",
             "local[1]",
             "--packages",
-            ",".join((coordinate, *_WITH.get(coordinate, ()))),
+            ",".join((coordinate, *(runtime().beside_s3 if package == S3 else ()))),
             "--exclude-packages",
-            ",".join(_WITHOUT.get(coordinate, ())),
+            ",".join(_BESIDE_S3_NOT if package == S3 else ()),
             "--conf",
             f"spark.jars.ivy={folder}",
             str(script),
@@ -263,7 +341,7 @@ def archive_path(java: Path, spark: Path) -> Path:
     """The path of the archive of Spark's classes for this Java and this Spark."""
     release = java / "release"
     told = release.read_text() if release.is_file() else str(java.resolve())
-    digest = hashlib.sha256(f"{told}\n{spark.resolve()}\n{_version_text(spark)}".encode()).hexdigest()[:16]
+    digest = hashlib.sha256(f"{told}\n{spark.resolve()}\n{_version_of(spark)}".encode()).hexdigest()[:16]
     return cache_folder() / "classes" / f"{digest}.jsa"
 
 
@@ -326,9 +404,10 @@ _COMPILER = "org.codehaus.commons.compiler.samples.CompilerDemo"
 
 def log_store_jar() -> Path:
     """The jar with the log store, compiled the first time."""
-    source = files("tidegate.spark").joinpath("ConditionalLogStore.java").read_bytes()
+    of = runtime()
+    source = files("tidegate.spark").joinpath(of.log_store).read_bytes()
     # A new source or version gives a new name, so that no session runs the log store of another version.
-    digest = hashlib.sha256(source + f"{DELTA} {S3}".encode()).hexdigest()[:12]
+    digest = hashlib.sha256(source + f"{of.delta} {of.s3}".encode()).hexdigest()[:12]
     jar = cache_folder() / "jars" / f"conditional-log-store-{digest}.jar"
     if not jar.exists():
         jar.parent.mkdir(parents=True, exist_ok=True)
@@ -344,7 +423,7 @@ def _compile(source: bytes, folder: Path) -> None:
     written = folder / "ConditionalLogStore.java"
     written.write_bytes(source)
     of_spark = spark_home() / "jars"
-    needed = [*of_spark.glob("hadoop-client-api-*.jar"), *resolve_jars(DELTA), *resolve_jars(S3)]
+    needed = [*sorted(of_spark.glob("*.jar")), *resolve_jars(DELTA), *resolve_jars(S3)]
     command = [str(find_java() / "bin" / "java"), "-cp", f"{of_spark}/*", _COMPILER]
     command += ["-d", str(folder), "-classpath", os.pathsep.join(map(str, needed)), str(written)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -365,7 +444,7 @@ def _pack_classes(folder: Path) -> Path:
 
 def _main() -> None:
     for each in (DELTA, S3, *TESTED):
-        print(f"{len(resolve_jars(each))} jars in {_folder(each) / 'jars'}")
+        print(f"{len(resolve_jars(each))} jars in {_folder(coordinate_of(each)) / 'jars'}")
     print(f"the log store for tables on S3 in {log_store_jar()}")
 
 

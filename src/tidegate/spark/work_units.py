@@ -36,6 +36,7 @@ from tidegate.sources.units.work import (
     values_of,
     widen_range,
 )
+from tidegate.spark.arrow_types import to_spark_columns
 from tidegate.spark.filters import filter_rows, fit_to_schema
 from tidegate.spark.frames import columns_of
 from tidegate.spark.readers.jdbc import JdbcConnection
@@ -287,9 +288,8 @@ class _FrameJob:
 def _with_nulls(rows: DataFrame, task: RowTask, missing: Sequence[str]) -> DataFrame:
     """``rows`` with null columns that only other work units have."""
     from pyspark.sql import functions as f
-    from pyspark.sql.pandas.types import from_arrow_schema
 
-    types = {each.name: each.dataType for each in from_arrow_schema(task.columns)} if missing else {}
+    types = {each.name: each.dataType for each in to_spark_columns(task.columns)} if missing else {}
     for name in missing:
         rows = rows.withColumn(name, f.lit(None).cast(types[name]))
     return rows

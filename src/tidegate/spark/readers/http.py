@@ -19,6 +19,7 @@ from tidegate.schema.inference import check_agreement, infer_json
 from tidegate.schema.types import arrow_schema
 from tidegate.sources.http.bounds import Part, http_read, parts, upper
 from tidegate.sources.http.responses import Counts, Fetch, LineBlock, Shapes, blocks
+from tidegate.spark.arrow_types import to_spark_columns
 from tidegate.spark.readers.reader import FrameReader
 from tidegate.spark.tasks import Packed, cause, machine_problem, slot_frame, slot_numbers
 from tidegate.specs.columns import ColumnSource, Value
@@ -76,12 +77,11 @@ class HttpReader(FrameReader):
     ) -> DataFrame:
         """The records as typed rows; raises for a record that does not fit."""
         import pyarrow as pa
-        from pyspark.sql.pandas.types import from_arrow_schema
 
         if self._schema.rescued is not None:
             fields = (*fields, FieldSpec(self._schema.rescued, "string"))
         row = pa.struct(list(arrow_schema(fields)))
-        wanted = from_arrow_schema(pa.schema([("error", pa.string()), ("row", row)]))
+        wanted = to_spark_columns(pa.schema([("error", pa.string()), ("row", row)]))
         decoded = Packed(_decode, fetch, fields, self._schema, asked, self._source.uri)
         return self._evaluate_once(frame.mapInArrow(decoded, wanted)).where("error is null").select("row.*")
 

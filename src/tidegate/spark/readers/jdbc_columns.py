@@ -11,6 +11,7 @@ from tidegate.sources.database_columns import TEXT, DatabaseColumns
 from tidegate.sources.exact import ExactColumn
 from tidegate.sources.jdbc import REFUSED
 from tidegate.sources.reader import column_named
+from tidegate.spark.arrow_types import to_arrow_columns
 from tidegate.spark.filters import exact_column
 
 if TYPE_CHECKING:
@@ -38,9 +39,7 @@ class JdbcColumns(DatabaseColumns):
 
         :class:`SourceError` if they cannot.
         """
-        from pyspark.sql.pandas.types import to_arrow_schema
-
-        kinds = to_arrow_schema(rows, timezone="UTC")
+        kinds = to_arrow_columns(rows)
         found = {}
         for field in rows:
             name = column_named(field.name, list(self.ways), source)

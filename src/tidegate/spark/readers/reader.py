@@ -17,6 +17,7 @@ from tidegate.core.dialects.dialect import SPARK
 from tidegate.errors import SourceError, TidegateError
 from tidegate.schema.types import arrow_schema
 from tidegate.sources.reader import FunctionRequest, GreatestValues, UnitRequest, choose_rows, column_named
+from tidegate.spark.arrow_types import to_spark_columns
 from tidegate.spark.filters import apply_watermark_filter, exact_column, fit_to_schema, greatest_of, include_nulls
 from tidegate.spark.session import derive_session
 from tidegate.spark.tasks import machine_problem, telling_line
@@ -140,9 +141,8 @@ def task_count(session: Any) -> int:
 
 def declare_columns(schema: SchemaSpec) -> StructType | None:
     """The declared columns as a Spark schema; None to use the source's own."""
-    from pyspark.sql.pandas.types import from_arrow_schema
 
-    return from_arrow_schema(arrow_schema(schema.fields)) if schema.fields else None
+    return to_spark_columns(arrow_schema(schema.fields)) if schema.fields else None
 
 
 def check_given(frame: DataFrame, schema: SchemaSpec, timezone: str, source: str) -> DataFrame:

@@ -26,6 +26,7 @@ from tidegate.formats.excel import WorkbookScan, infer_workbooks, workbooks_of
 from tidegate.schema.types import arrow_schema
 from tidegate.sources.file_discovery import refuse_left_out
 from tidegate.sources.reader import kinds_of_times
+from tidegate.spark.arrow_types import to_spark_columns
 from tidegate.spark.filters import exact_column, kinds_in
 from tidegate.spark.readers.reader import FrameReader, name_source_in_errors, task_count
 from tidegate.spark.s3a import spark_path
@@ -256,12 +257,11 @@ class FilesReader(FrameReader):
     @cached_property
     def _whole(self) -> DataFrame:
         """All files that exist now."""
-        from pyspark.sql.pandas.types import from_arrow_schema
 
         slices = list_files(self._files)
         fields = self._schema.fields or self._infer(slices)
         slots = deal(slices, _SLOTS_PER_TASK * task_count(self._session))
-        columns = from_arrow_schema(arrow_schema(fields))
+        columns = to_spark_columns(arrow_schema(fields))
         return slot_frame(self._session, len(slots)).mapInArrow(self._scan(fields, slots), columns)
 
     def _scan(self, fields: tuple[FieldSpec, ...], slots: Slots) -> Scan:
