@@ -212,12 +212,17 @@ def runtime() -> Runtime:
     version = installed_spark()
     if version is None:
         raise EnvironmentProblem("pyspark is not installed", NO_SPARK)
+    return check_version(version)
+
+
+def check_version(version: str) -> Runtime:
+    """What goes with that version of Spark; :class:`EnvironmentProblem` if we do not support it."""
     for each in RUNTIMES:
         if version.startswith(f"{each.spark}."):
             return each
     supported = ", ".join(each.spark for each in RUNTIMES)
     raise EnvironmentProblem(
-        f"pyspark {version} is installed; Tidegate supports Spark {supported}, for which Delta Lake has jars",
+        f"this is Spark {version}; Tidegate supports {supported}, the versions that Delta Lake has jars for",
         f"pip install 'pyspark>={RUNTIMES[0].spark},<{_after(RUNTIMES[-1].spark)}', or append with `--engine local`",
     )
 

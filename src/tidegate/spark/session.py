@@ -36,11 +36,14 @@ from tidegate.errors import ConfigError, EnvironmentProblem, RowsRefused, TableE
 from tidegate.spark.jars import (
     CLASS,
     DELTA,
+    NO_SPARK,
     S3,
     SETTING,
     archive_options,
     cache_folder,
+    check_version,
     find_java,
+    installed_spark,
     log_store_jar,
     python_of_workers,
     resolve_jars,
@@ -279,6 +282,33 @@ def active_session() -> SparkSession | None:
     return found if found is not None else _of_another_thread()
 
 
+GATEWAY = "PYSPARK_GATEWAY_PORT"
+"""Set by spark-submit, which has started Java before Python."""
+
+
+def given_session(spec: SparkSpec) -> SparkSession | None:
+    """The session that was there before us: a running one, or that of spark-submit; None where we start our own.
+
+    Nothing is set in it, and it is never stopped. :class:`EnvironmentProblem` if the configuration says that a
+    platform brings the session and none is running, or if its Spark is of a version we do not support.
+    """
+    found = active_session()
+    if found is None and GATEWAY in os.environ:
+        from pyspark.sql import SparkSession
+
+        found = SparkSession.builder.getOrCreate()
+    if found is not None:
+        check_version(found.version)
+        return found
+    if spec.managed:
+        raise EnvironmentProblem(
+            "spark.managed is true, but no Spark session is running in this process",
+            "run it in a notebook or job of the platform or by spark-submit, or create the SparkSession first; without "
+            "spark.managed Tidegate starts a session itself",
+        )
+    return None
+
+
 def _of_another_thread() -> SparkSession | None:
     """The session of this process that another thread made, unless it was stopped."""
     from pyspark.sql import SparkSession
@@ -322,13 +352,17 @@ def _start(spec: SparkSpec, chosen: Mapping[str, str]) -> SparkSession:
 def open_session(
     spec: SparkSpec, *, delta: bool = False, packages: Sequence[str] = (), mask: Mask | None = None
 ) -> SparkSession:
-    """The session for ``spec``; the one already running in this process, if any.
+    """A new session for ``spec``, unless one is given.
 
     What is kept of a failed start has no secret of ``spec``, nor of ``mask``.
     """
-    active = active_session()
-    if active is not None:
-        return active
+    given = given_session(spec)
+    if given is not None:
+        return given
+    version = installed_spark()
+    if version is None:
+        raise EnvironmentProblem("pyspark is not installed", NO_SPARK)
+    check_version(version)
     chosen = settings(spec, delta=delta, packages=packages)
     needs_java = not spec.remote or spec.remote.startswith("local")
     _without_query_logs()

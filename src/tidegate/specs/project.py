@@ -506,6 +506,9 @@ class SparkSpec:
     config: Annotated[Mapping[str, str], Checked("options"), Key("Settings of the Spark session.")] = field(
         default_factory=Options
     )
+    managed: Annotated[
+        bool, Key("A platform brings the session: none is started or stopped, no Java is looked for, nothing fetched.")
+    ] = False
 
     @property
     def parallelism(self) -> int:
