@@ -24,7 +24,7 @@ from tidegate.sources.adbc import WITHOUT, AdbcShare, answer, check_share, conne
 from tidegate.sources.jdbc import JdbcStatements, Refusal, innermost_cause, refusal
 from tidegate.sources.reader import GreatestValues, column_named, kinds_of_times
 from tidegate.spark.filters import collect_rows, count_in, fit_to_schema
-from tidegate.spark.readers.jdbc_columns import JdbcColumns
+from tidegate.spark.readers.jdbc_columns import TYPE_NAME, JdbcColumns
 from tidegate.spark.readers.reader import check_given, declare_columns, task_count, utc_session
 from tidegate.spark.session import quote
 from tidegate.spark.tasks import telling_line
@@ -41,6 +41,10 @@ _START = "sessionInitStatement"
 _NO_DRIVER = re.compile(r"No suitable driver|ClassNotFoundException|CLASS_NOT_FOUND")
 
 
+def _as_table(statement: str) -> str:
+    return f"({statement}) tidegate_read"
+
+
 class JdbcConnection:
     """How to reach one database; every statement opens connections of its own."""
 
@@ -55,7 +59,7 @@ class JdbcConnection:
         self, statement: str, types: Mapping[str, str] | None = None, conditions: Sequence[str] = ()
     ) -> DataFrame:
         """The rows of ``statement``, one connection per condition; ``types`` override those that Spark chooses."""
-        table = f"({statement}) tidegate_read"
+        table = _as_table(statement)
         options = self._options()
         if types:
             options["customSchema"] = ", ".join(f"{quote(name)} {kind}" for name, kind in types.items())
@@ -66,6 +70,45 @@ class JdbcConnection:
         except Exception as error:
             # Spark's error contains the address and the credentials.
             raise self.problem(error) from None
+
+    def columns(self, statement: str) -> StructType:
+        """The columns of ``statement``, each with the database's own name for its type.
+
+        That name decides how values are fetched without losing anything.
+        """
+        found = self.frame(statement).schema
+        if all(TYPE_NAME in field.metadata for field in found):
+            return found
+        try:
+            names = self._type_names(statement)
+        except Exception as error:
+            raise self.problem(error) from None
+        return type(found)(
+            [
+                type(field)(field.name, field.dataType, field.nullable, {**field.metadata, TYPE_NAME: name})
+                for field, name in zip(found, names, strict=True)
+            ]
+        )
+
+    def _type_names(self, statement: str) -> list[str]:
+        """What the driver calls the types of the columns; Spark passes it on from 4.1 on, and 4.0 has to be asked."""
+        jvm = getattr(self._session, "_jvm", None)
+        if jvm is None:
+            raise EnvironmentProblem(
+                f"{self._source}: Spark {self._session.version} does not say through Spark Connect which types the "
+                "columns of a database have, so that digits could be lost",
+                "use Spark 4.1 or newer, or a classic session: spark.master instead of spark.remote",
+            )
+        given = {**self._options(), "url": self._url, "dbtable": _as_table(statement)}
+        options = jvm.org.apache.spark.sql.execution.datasources.jdbc.JDBCOptions(jvm.PythonUtils.toScalaMap(given))
+        dialect = jvm.org.apache.spark.sql.jdbc.JdbcDialects.get(self._url)
+        connection = dialect.createConnectionFactory(options).apply(-1)
+        try:
+            asked = connection.prepareStatement(dialect.getSchemaQuery(_as_table(statement)))
+            told = asked.executeQuery().getMetaData()
+            return [str(told.getColumnTypeName(number + 1)) for number in range(told.getColumnCount())]
+        finally:
+            connection.close()
 
     def asked(self, statement: str, types: Mapping[str, str] | None = None) -> list[dict[str, Value | None]]:
         """The answer to a ``statement`` that returns a few rows."""
@@ -227,7 +270,7 @@ class JdbcReader:
     def _columns(self) -> JdbcColumns:
         """The columns, according to the database."""
         everything = JdbcStatements(self._read).rows(RowFilter())
-        return JdbcColumns(self._connection.frame(everything).schema, self._connection.dialect)
+        return JdbcColumns(self._connection.columns(everything), self._connection.dialect)
 
     def _fit(self, rows: RowFilter) -> RowFilter:
         wanted = fit_to_schema(rows, self._columns.schema, self._source.source_timezone, self._source.name)

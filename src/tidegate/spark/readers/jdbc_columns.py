@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructField, StructType
 
+TYPE_NAME = "jdbcClientType"
+"""Where Spark notes the database's own name for the type of a column."""
+
 
 class JdbcColumns(DatabaseColumns):
     """The columns of one table or query and how ``dialect`` fetches them; ``schema`` gives the types of bounds."""
@@ -82,7 +85,7 @@ def _database_field(field: StructField) -> DatabaseField:
     return DatabaseField(
         field.name,
         field.dataType.simpleString(),
-        str(told.get("jdbcClientType", "")).lower(),
+        str(told.get(TYPE_NAME, "")).lower(),
         told.get("scale"),
         bool(told.get("logical_time_type")),
         bool(told.get("rowid")),
