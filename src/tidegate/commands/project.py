@@ -48,6 +48,10 @@ def load(config: Config, *, pipeline: str | None = None) -> ProjectSpec:
         project = replace(config, foreign=FOREIGN)
     else:
         project = load_file(config, env=os.environ, pipelines=() if pipeline is None else (pipeline,), foreign=FOREIGN)
+        if any(each.has_names for each in project.pipelines):
+            from tidegate.runs.table_names import with_known_places
+
+            project = with_known_places(project)
     # From here on, also for errors that nobody catches: the last handler masks what it prints.
     remember(Mask.around(project))
     return project
@@ -121,7 +125,10 @@ def bound_files(project: ProjectSpec, name: str | None, emit: Emit = ignore) -> 
     """Only the file sources: another source that cannot be bound does not stop them."""
     from tidegate.runs.bind import is_files
 
-    return tuple(filter(is_files, _bound(project, name, emit, lambda each: each.read is None)))
+    located = replace(project, pipelines=tuple(each for each in project.pipelines if each.is_located))
+    if not any(name in (None, each.name) for each in located.pipelines):
+        return ()
+    return tuple(filter(is_files, _bound(located, name, emit, lambda each: each.read is None)))
 
 
 def source_named(sources: Sequence[BoundT], source: str | None) -> BoundT:

@@ -22,6 +22,7 @@ from tidegate.protocol.position import utc_now
 from tidegate.reports.run import RunReport
 from tidegate.runs.engine import Engine
 from tidegate.runs.loop import Loop, stops_on_signals
+from tidegate.runs.table_names import TableNames
 from tidegate.specs.project import ProjectSpec
 
 
@@ -49,7 +50,8 @@ def run(
     flag = stop or threading.Event()
     project = on_engine(load(config, pipeline=pipeline), engine)
     chosen = pipelines_of(project, pipeline)
-    columns = [each for each in chosen if any(source.read is not None for source in each.sources)]
+    # A catalog describes and registers Delta tables only in a session with Delta.
+    columns = [each for each in chosen if each.sink.name or any(source.read is not None for source in each.sources)]
     with (
         open_emitter(project, chosen, mode, emit) as told,
         open_engine(project, told, flag, lambda: bound_files(project, pipeline), columns) as opened,
@@ -85,7 +87,16 @@ def run_on(
     for notice in project.notices:
         emit(Notice("", "", notice))
     clock = utc_now if now is None else lambda: now
-    running = Loop(project, engine, project.parallelism, emit, stop, clock, accept_new_partitions=accept_new_partitions)
+    running = Loop(
+        project,
+        engine,
+        project.parallelism,
+        emit,
+        stop,
+        clock,
+        accept_new_partitions=accept_new_partitions,
+        names=TableNames(project, engine.catalog, emit),
+    )
     chosen = pipelines_of(project, pipeline)
     with stops_on_signals(stop):
         if mode == "continuous":

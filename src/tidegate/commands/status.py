@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from tidegate.commands.project import Config, load, on_engine, sources_of
+from tidegate.commands.project import Config, load, on_engine, pipelines_of, sources_of
 from tidegate.errors import TidegateError
 from tidegate.protocol.documents import Mirror
 from tidegate.reports.plan import PlanReport
@@ -15,7 +15,7 @@ from tidegate.reports.status import SourceStatus, shown_state
 from tidegate.runs.presence import attempts_note, who_is_at_work
 from tidegate.runs.tracker import Backlog, Summary, TrackedSource
 from tidegate.specs.masking import Mask
-from tidegate.specs.project import OnConflict
+from tidegate.specs.project import OnConflict, PipelineSpec
 
 
 def plan(
@@ -36,7 +36,10 @@ def plan(
     plans = (
         plan_of(source, moment, accept_new_partitions=accept_new_partitions) for source in sources_of(project, pipeline)
     )
-    return tuple(plan.replace_fields(engine=project.engine.value) for plan in plans)
+    return tuple(
+        plan.replace_fields(engine=project.engine.value, table=project.pipeline(plan.pipeline).sink.name)
+        for plan in plans
+    )
 
 
 def status(config: Config, pipeline: str | None = None) -> tuple[SourceStatus, ...]:
@@ -44,7 +47,29 @@ def status(config: Config, pipeline: str | None = None) -> tuple[SourceStatus, .
     now = datetime.now(UTC)
     project = load(config, pipeline=pipeline)
     # Errors of drivers and servers may repeat what they were given, and `serve` shows them to anybody.
-    return Mask.around(project).deep(tuple(status_of(each, now) for each in sources_of(project, pipeline)))
+    chosen = pipelines_of(project, pipeline)
+    located = [each for each in chosen if each.is_located]
+    found = {
+        (each.pipeline, each.source): each
+        for one in located
+        for each in (status_of(bound, now) for bound in sources_of(project, one.name))
+    }
+    return Mask.around(project).deep(
+        tuple(
+            found.get((each.name, source.name)) or _unlocated(each, source.name)
+            for each in chosen
+            for source in each.sources
+        )
+    )
+
+
+def _unlocated(pipeline: PipelineSpec, source: str) -> SourceStatus:
+    """A source of which nothing can be told before Spark's catalog said where its table lies."""
+    told = f"it is not known yet where {pipeline.sink.shown} lies - run the pipeline once, or give its location"
+    blank = SourceStatus(
+        pipeline.name, source, pipeline.sink.table.uri, "Unknown", None, 0, None, None, None, 0, 0, False, 0
+    )
+    return replace(blank, error=told, table=pipeline.sink.name, backlog_known=False)
 
 
 def serve(
@@ -140,6 +165,7 @@ def _status(
         work_units=backlog.work_units,
         empty=backlog.empty,
         last_commit_at=committed,
+        table=source.pipeline.sink.name,
         future_seals=backlog.future_seals,
         left_out=backlog.left_out,
         remembers=backlog.remembers or summary.remembers,

@@ -26,6 +26,7 @@ from tidegate.config.document import (
 )
 from tidegate.core.json_shape import load_json
 from tidegate.specs.columns import TableFormat
+from tidegate.specs.locations import CATALOG
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,7 @@ ALIASES = (
     Alias("destination", "sink", "another word for the same thing"),
     Alias("sources.*.path", "sources.*.source_uri", "another word for the same thing"),
     Alias("sink.path", "sink.table_uri", "another word for the same thing"),
+    Alias("sink.location", "sink.table_uri", "the word beside 'table', the name of a table"),
     Alias("schema.evolution", "schema_evolution", "short, where a schema is declared anyway"),
 )
 WITHOUT_PLACE = ("jdbc", "http", "python")
@@ -91,12 +93,24 @@ def normal_form(root: Block, stem: str, of_sources: Mapping[str, tuple[str, ...]
                     meant = alias.new.replace("*", "<source>")
                     for old, new in _expand(copied, alias):
                         problems += _rename(top, where, copied, old, new, meant)
+                _place_names(copied)
                 for source, block in copied.blocks("sources"):
                     for old_name, key in of_sources.items():
                         problems += _rename(top, (*where, "sources", source), block, (old_name,), key, ".".join(key))
                     for path in STRUCTURED:
                         problems += _read_json(top, (*where, "sources", source), block, path)
     return top, problems
+
+
+def _place_names(pipeline: Block) -> None:
+    """Tables by name without a location get an address that says so; it is changed."""
+    tables = [(block, "source_uri") for _, block in pipeline.blocks("sources") if block.text("type") == "delta"]
+    sink = pipeline.get("sink")
+    for block, key in (*tables, *([(sink, "table_uri")] if isinstance(sink, Block) else ())):
+        name = block.text("table")
+        if name is not None and block.get(key) is None:
+            line = block.lines["table"]
+            block.put(key, Scalar(f"{CATALOG}{name}", f"{CATALOG}{name.raw}", line), line)
 
 
 def _add_pipelines(root: Block, stem: str) -> tuple[Block, list[Problem]]:

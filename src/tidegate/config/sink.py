@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -43,14 +44,26 @@ def metadata_columns(value: object) -> tuple[str, ...]:
     return tuple(name for name in MADE_COLUMNS if name in found)
 
 
+_PART = r"(`(?:[^`]|``)+`|[\w-]+)"
+
+
+@check()
+def table_name(value: object) -> str:
+    """The name of a table, of one to three parts."""
+    name = text(value).strip()
+    if not re.fullmatch(rf"{_PART}(\.{_PART}){{0,2}}", name):
+        raise refusal("is not the name of a table", "allowed: table, schema.table or catalog.schema.table")
+    return name
+
+
 class LoadModel(Model):
     """The table, and what becomes of the rows that were read."""
 
-    takes: ClassVar[Parts] = (part(SinkSpec, "table_uri"), part(Load))
+    takes: ClassVar[Parts] = (part(SinkSpec, "table", "table_uri"), part(Load))
     format: Annotated[Literal["delta"], Key("The table format; only delta.")] = "delta"
 
 
-STRATEGY_KEYS = tuple(key for key in fields(LoadModel) if key not in ("table_uri", "load_type", "format"))
+STRATEGY_KEYS = tuple(key for key in fields(LoadModel) if key not in ("table", "table_uri", "load_type", "format"))
 """Keys that say more about a load type; they have no effect on files, whose rows are appended."""
 
 
@@ -185,7 +198,8 @@ class SinkModel(LoadModel):
     def show_of(cls, pipeline: PipelineSpec) -> dict[str, Any]:
         """The sink of a pipeline; only the load keys that apply."""
         others = [key for key in fields(cls) if key not in fields(LoadModel)]
-        keys = ("table_uri", "load_type", "format", *keys_of(pipeline), *others)
+        named = ("table",) if pipeline.sink.name is not None else ()
+        keys = (*named, "table_uri", "load_type", "format", *keys_of(pipeline), *others)
         return dump(cls, pipeline.sink, keys, {"format": "delta"})
 
 

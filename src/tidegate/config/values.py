@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from tidegate.config.document import FLAGS, Items, Scalar, mask, nearest, sentence
 from tidegate.core.files.paths import compile_glob
 from tidegate.specs.columns import ParamFormat
-from tidegate.specs.locations import Location, Options, Secret
+from tidegate.specs.locations import CATALOG, Location, Options, Secret
 from tidegate.specs.masking import MASK
 from tidegate.specs.project import Lateness
 from tidegate.specs.units import Span
@@ -261,6 +261,9 @@ def names_to_texts(value: object) -> dict[str, str]:
 def address(value: object) -> str:
     """A path or an address of object storage, without credentials in it."""
     where = text(value)
+    # Made from `table`, the name of a table; a catalog knows the address.
+    if where.startswith(CATALOG):
+        return where
     scheme, found, rest = where.partition("://")
     scheme = scheme.lower()
     if found and scheme not in _SCHEMES:

@@ -38,6 +38,10 @@ def local_engine_problems(pipelines: Iterable[PipelineSpec]) -> tuple[EngineProb
 
 def _pipeline_problems(pipeline: PipelineSpec) -> Iterator[EngineProblem]:
     name, load = pipeline.name, pipeline.sink.load
+    if not pipeline.sink.table.is_located:
+        yield EngineProblem(
+            name, "sink.table", f"{pipeline.sink.name}, whose place only a catalog knows,", "give location"
+        )
     if pipeline.transform is not None:
         yield EngineProblem(name, "transform", str(pipeline.transform), "remove it")
     if load.type is not LoadType.APPEND:
@@ -55,6 +59,10 @@ def _pipeline_problems(pipeline: PipelineSpec) -> Iterator[EngineProblem]:
 
 def _column_problems(pipeline: PipelineSpec, source: ColumnSource, key: str) -> Iterator[EngineProblem]:
     read = source.read
+    if isinstance(read, TableRead) and not read.location.is_located:
+        yield EngineProblem(
+            pipeline.name, f"{key}.table", f"{read.name}, whose place only a catalog knows,", "give source_uri"
+        )
     if isinstance(read, JdbcRead):
         yield from _database_problems(pipeline.name, read, key)
     elif source.filter_expression is not None:

@@ -82,6 +82,7 @@ class PlanReport(Report):
     source: str
     notes: tuple[str, ...]
     engine: str
+    table: str | None
 
     if TYPE_CHECKING:
         # Not at run time: a property of a base class would be the default of a dataclass field with that name.
@@ -110,6 +111,7 @@ class SourcePlan(PlanReport):
     notes: tuple[str, ...] = ()
     pending_units: int = 0
     engine: str = "spark"
+    table: str | None = None
 
     @property
     def position(self) -> int:
@@ -119,7 +121,7 @@ class SourcePlan(PlanReport):
     def describe(self, view: View) -> Iterator[Block]:
         """Yield what would be read by partition, then what is skipped and why."""
         plan = self.plan
-        yield Heading(f"{source_name(self)} → {self.table_uri}")
+        yield Heading(f"{source_name(self)} → {self.table or self.table_uri}")
         yield from _engine_line(self.engine)
         yield facts(*_file_facts(self, view.verbose))
         if plan.groups:
@@ -161,11 +163,12 @@ class ColumnSourcePlan(PlanReport):
     notes: tuple[str, ...] = ()
     tracking: str = "columns"
     engine: str = "spark"
+    table: str | None = None
 
     def describe(self, view: View) -> Iterator[Block]:
         """Yield the condition that is sent to the source, and the watermark of each column."""
         window = ", replacing the window" if self.window else ""
-        yield Heading(f"{source_name(self)} → {self.table_uri}")
+        yield Heading(f"{source_name(self)} → {self.table or self.table_uri}")
         yield from _engine_line(self.engine)
         yield facts(
             ("source", f"{self.kind}: {self.source_uri}"),
@@ -269,10 +272,11 @@ class UnitSourcePlan(PlanReport):
     requests_by_time: bool = True
     tracking: str = "units"
     engine: str = "spark"
+    table: str | None = None
 
     def describe(self, view: View) -> Iterator[Block]:
         """Yield what would be read, then a grid of partitions and units with the letter of a reason in each cell."""
-        yield Heading(f"{source_name(self)} → {self.table_uri}")
+        yield Heading(f"{source_name(self)} → {self.table or self.table_uri}")
         yield from _engine_line(self.engine)
         yield facts(*_unit_facts(self, view.verbose))
         if self.runs:

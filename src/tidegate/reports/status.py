@@ -89,6 +89,7 @@ class SourceStatus(Report):
     counts from there. ``future_seals`` are seals that a clock set that was ahead once: backlog and lag are then
     unknown. ``left_out`` is what ``partition_filter`` leaves out of a first run that is still to come. For people
     alone, the tracker says what it ``remembers`` and what to call its watermark, and whether the backlog is known.
+    ``table`` is the name of the table in Spark's catalog, if it has one.
     """
 
     pipeline: str
@@ -125,6 +126,7 @@ class SourceStatus(Report):
     remembers: str = hide_from_json("")
     watermark_label: str = hide_from_json("watermark")
     backlog_known: bool = hide_from_json(True)
+    table: str | None = None
 
     def describe(self, view: View) -> Iterator[Block]:
         """Yield the table with this source alone."""
@@ -224,7 +226,7 @@ COLUMNS: Columns[SourceStatus] = {
 
 
 def _details(status: SourceStatus, view: View) -> Iterator[Fact]:
-    yield source_name(status), Cell(status.table_uri, Style.DIM)
+    yield source_name(status), Cell(status.table or status.table_uri, Style.DIM)
     yield status.watermark_label, status.watermark
     yield "last commit", _last_commit(status)
     if status.empty:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from tidegate.core.files.plan import FileGroup
     from tidegate.sources.reader import Reader
     from tidegate.sources.units.work import UnitWave, WaveResult
+    from tidegate.spark.catalog import CatalogEntry
     from tidegate.specs.columns import ColumnSource
+    from tidegate.specs.locations import Location
     from tidegate.specs.masking import Mask
     from tidegate.specs.project import SchemaSpec
     from tidegate.specs.units import UnitSource
@@ -67,12 +69,32 @@ class Tasks(Protocol):
         """Cancel what is left."""
 
 
+class CatalogPort(Protocol):
+    """Tables by name."""
+
+    @property
+    def forgets(self) -> bool:
+        """Whether names that are registered end with the session."""
+
+    def find(self, name: str) -> CatalogEntry | None:
+        """The table of that name; raises :class:`TableError` for a view."""
+
+    def place_of_new(self, name: str) -> str:
+        """Where a new table of that name belongs; raises :class:`TableError` if there is no such schema."""
+
+    def register(self, name: str, location: Location) -> None:
+        """Let the name point at the Delta table that lies there, unless it exists."""
+
+
 class Lifecycle(Protocol):
     """Something that is slow to start, and is started as late as possible."""
 
     @property
     def is_ready(self) -> bool:
         """Whether reading can begin at once; otherwise a pass first tries to find out whether anything is new."""
+
+    def catalog(self) -> CatalogPort | None:
+        """The catalog that knows tables by name; None if the engine has none."""
 
     def prepare(self) -> None:
         """Start it, so that several threads can use it."""

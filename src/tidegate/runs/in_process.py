@@ -94,6 +94,9 @@ class InProcessEngine:
 
     is_ready = True
 
+    def catalog(self) -> None:
+        """There is none: tables by name lie where the configuration says, and Spark registers them."""
+
     def prepare(self) -> None:
         """Nothing to get ready."""
 

@@ -28,6 +28,7 @@ from tidegate.runs.pass_ import ANOTHER_RUN, Pass, without_name
 from tidegate.runs.presence import Courtesy, claim_source, settle_attempts
 from tidegate.runs.reconcile import ScheduledReconciling
 from tidegate.runs.staged import stage
+from tidegate.runs.table_names import TableNames
 from tidegate.runs.tracker import Clock, Summary, TrackedSource
 from tidegate.signals import signals_go_to
 from tidegate.specs.masking import Mask
@@ -74,6 +75,7 @@ class Loop:
     pace: Pace | None = None
     accept_new_partitions: bool = False
     courtesy: Courtesy = field(default_factory=Courtesy)
+    names: TableNames | None = None
     _polls: Polls = field(default_factory=Polls)
     _sources: dict[Name, TrackedSource] = field(default_factory=dict)
     _passes: dict[Name, Pass] = field(default_factory=dict)
@@ -138,6 +140,8 @@ class Loop:
         # Taken out first: after a failure the next pass must open the position anew.
         before = self._passes.pop(name, None)
         try:
+            if self.names is not None:
+                pipeline = self.names.locate(pipeline)
             bound = self._bound(pipeline, source)
             done = Pass(
                 bound,
@@ -157,6 +161,8 @@ class Loop:
                     return self._leave_out(name, time.monotonic() - started)
                 done.run()
                 self._passes[name] = done
+                if self.names is not None:
+                    self.names.settle(pipeline)
                 maintain_if_due(pipeline, source.name, done.position, done.totals.commits, self.emit, self.stop)
         except RunStopped as stopped:
             self.emit(events.Notice(*name, str(stopped)))

@@ -18,6 +18,7 @@ from tidegate.core.files.plan import FileGroup
 from tidegate.core.files.state import Refused
 from tidegate.errors import EnvironmentProblem, RunStopped, TidegateError, chain
 from tidegate.sources.reader import Reader
+from tidegate.spark.catalog import Catalog
 from tidegate.spark.frames import SparkFrame, columns_of, write_rows
 from tidegate.spark.loading.strategies import load_frame, unit_frame
 from tidegate.spark.readers.http import HttpReader
@@ -123,6 +124,10 @@ class SparkEngine:
     def is_ready(self) -> bool:
         """Whether a session is running."""
         return self._session is not None or active_session() is not None
+
+    def catalog(self) -> Catalog:
+        """The catalog of the session, which is started for it."""
+        return Catalog(self.session())
 
     def prepare(self) -> None:
         """Start the session."""

@@ -28,7 +28,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -385,12 +385,13 @@ def packages_of(sources: Iterable[SourceSpec]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def packages_for(pipelines: Iterable[PipelineSpec]) -> tuple[str, ...]:
+def packages_for(pipelines: Sequence[PipelineSpec]) -> tuple[str, ...]:
     """What Spark needs to read or load the sources of these pipelines, and their tables on S3."""
     asked = [(pipeline, source) for pipeline in pipelines for source in pipeline.sources if source.read is not None]
     sources = [source for _, source in asked]
     places = [pipeline.sink.table.uri for pipeline, _ in asked]
     places += [source.read.location.uri for source in sources if isinstance(source.read, TableRead)]
+    places += [pipeline.sink.table.uri for pipeline in pipelines if pipeline.sink.name is not None]
     on_s3 = (S3,) if any(uri.startswith("s3:") for uri in places) else ()
     return (*packages_of(sources), *on_s3)
 

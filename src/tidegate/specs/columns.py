@@ -243,6 +243,11 @@ class TableRead(ReadFacts):
         bool,
         Key("Follows symbolic links below source_uri; otherwise a link is an error. Local disks only.", kinds=_SCANS),
     ] = False
+    name: Annotated[
+        str | None,
+        Checked("table_name"),
+        Key("The name of the table in Spark's catalog, instead of source_uri.", name="table", kinds=("delta",)),
+    ] = None
 
     @property
     def type_name(self) -> str:

@@ -48,6 +48,10 @@ class Options(Mapping[str, str]):
         return "Options({" + ", ".join(f"{key!r}: '***'" for key in self._values) + "})"
 
 
+CATALOG = "catalog://"
+"""Before the name of a table whose place is not known yet."""
+
+
 @dataclass(frozen=True, slots=True)
 class Location:
     """An absolute URI (``file:///…``, ``s3://…``, ``memory://…``) without trailing slash, and how to reach it.
@@ -62,6 +66,11 @@ class Location:
     sync: Annotated[
         bool, Key("On local disks: force files, documents and log entries to disk before a commit counts.")
     ] = True
+
+    @property
+    def is_located(self) -> bool:
+        """Whether the place is known; that of a table by name may still have to be asked of Spark's catalog."""
+        return not self.uri.startswith(CATALOG)
 
     @property
     def is_forced(self) -> bool:

@@ -346,6 +346,19 @@ class SinkSpec:
         Mapping[str, str], Key("Properties of the Delta table, set when it is created and when they change.")
     ] = field(default_factory=dict)
     load: Load = field(default_factory=Load)
+    name: Annotated[
+        str | None,
+        Checked("table_name"),
+        Key(
+            "The name of the table in Spark's catalog, [catalog.]schema.table; table_uri is then its location.",
+            name="table",
+        ),
+    ] = None
+
+    @property
+    def shown(self) -> str:
+        """What people call the table: its name, or where it lies."""
+        return self.name or self.table.uri
 
 
 class OnBadRecord(StrEnum):
@@ -461,6 +474,17 @@ class PipelineSpec:
         return self.on_conflict or (
             OnConflict.WAIT if any(each.takes_turns for each in self.sources) else OnConflict.RACE
         )
+
+    @property
+    def has_names(self) -> bool:
+        """Whether a table that it writes or reads is given by its name in Spark's catalog."""
+        return self.sink.name is not None or any(getattr(each.read, "name", None) for each in self.sources)
+
+    @property
+    def is_located(self) -> bool:
+        """Whether it is known where all of its tables lie."""
+        places = (self.sink.table, *(getattr(each.read, "location", None) for each in self.sources))
+        return all(each is None or each.is_located for each in places)
 
     def of(self, kind: type[SourceT]) -> tuple[SourceT, ...]:
         """The sources of one kind."""

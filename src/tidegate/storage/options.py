@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
 from tidegate.errors import ConfigError, StorageError
-from tidegate.specs.locations import Options, split_address
+from tidegate.specs.locations import CATALOG, Options, split_address
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
@@ -175,6 +175,10 @@ def scheme_of(uri: str) -> str:
 def split_uri(uri: str) -> tuple[str, str, str]:
     """Split into scheme, bucket or host, and path as plain text without outer slashes; raises ``StorageError``."""
     scheme, (_, found, rest) = scheme_of(uri), uri.partition("://")
+    if uri.startswith(CATALOG):
+        raise StorageError(
+            f"it is not known yet where the table {rest} lies", "run the pipeline once, or give its 'location'"
+        )
     if not found or scheme not in SCHEMES:
         raise StorageError(
             f"{uri!r} is not a location",
