@@ -36,10 +36,8 @@ def plan(
     plans = (
         plan_of(source, moment, accept_new_partitions=accept_new_partitions) for source in sources_of(project, pipeline)
     )
-    return tuple(
-        plan.replace_fields(engine=project.engine.value, table=project.pipeline(plan.pipeline).sink.name)
-        for plan in plans
-    )
+    names = {each.name: {"table": each.sink.name} for each in project.pipelines if each.sink.name is not None}
+    return tuple(plan.replace_fields(engine=project.engine.value, **names.get(plan.pipeline, {})) for plan in plans)
 
 
 def status(config: Config, pipeline: str | None = None) -> tuple[SourceStatus, ...]:

@@ -40,7 +40,7 @@ def _pipeline_problems(pipeline: PipelineSpec) -> Iterator[EngineProblem]:
     name, load = pipeline.name, pipeline.sink.load
     if not pipeline.sink.table.is_located:
         yield EngineProblem(
-            name, "sink.table", f"{pipeline.sink.name}, whose place only a catalog knows,", "give location"
+            name, "sink.table", f"{pipeline.sink.name}, whose place only a catalog knows,", "give sink.location"
         )
     if pipeline.transform is not None:
         yield EngineProblem(name, "transform", str(pipeline.transform), "remove it")

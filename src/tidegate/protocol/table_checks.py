@@ -41,8 +41,8 @@ ALLOWED_FEATURES = frozenset(
 _OTHER_TABLE = "write into another table, or remove that from this one"
 
 _REFUSED = {
-    "catalogManaged": "commits managed by a catalog",
-    "catalogOwned-preview": "commits managed by a catalog",
+    "catalogManaged": "commits that only its catalog may add",
+    "catalogOwned-preview": "commits that only its catalog may add",
     "coordinatedCommits-preview": "coordinated commits",
     "variantShredding": "variant columns",
     "variantShredding-preview": "variant columns",

@@ -82,7 +82,6 @@ class PlanReport(Report):
     source: str
     notes: tuple[str, ...]
     engine: str
-    table: str | None
 
     if TYPE_CHECKING:
         # Not at run time: a property of a base class would be the default of a dataclass field with that name.
