@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from tidegate.config import load as load_file
 from tidegate.config.document import nearest, sentence
+from tidegate.config.known_tables import with_known_places
 from tidegate.core.engines import local_engine_problems
 from tidegate.errors import ConfigError
 from tidegate.migrate.foreign import FOREIGN
@@ -49,8 +50,6 @@ def load(config: Config, *, pipeline: str | None = None) -> ProjectSpec:
     else:
         project = load_file(config, env=os.environ, pipelines=() if pipeline is None else (pipeline,), foreign=FOREIGN)
         if any(each.has_names for each in project.pipelines):
-            from tidegate.runs.table_names import with_known_places
-
             project = with_known_places(project)
     # From here on, also for errors that nobody catches: the last handler masks what it prints.
     remember(Mask.around(project))

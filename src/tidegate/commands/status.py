@@ -54,14 +54,14 @@ def status(config: Config, pipeline: str | None = None) -> tuple[SourceStatus, .
     }
     return Mask.around(project).deep(
         tuple(
-            found.get((each.name, source.name)) or _unlocated(each, source.name)
+            found.get((each.name, source.name)) or _report_unlocated(each, source.name)
             for each in chosen
             for source in each.sources
         )
     )
 
 
-def _unlocated(pipeline: PipelineSpec, source: str) -> SourceStatus:
+def _report_unlocated(pipeline: PipelineSpec, source: str) -> SourceStatus:
     """A source of which nothing can be told before Spark's catalog said where its table lies."""
     told = f"it is not known yet where {pipeline.sink.shown} lies - run the pipeline once, or give its location"
     blank = SourceStatus(

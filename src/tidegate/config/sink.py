@@ -198,8 +198,7 @@ class SinkModel(LoadModel):
     def show_of(cls, pipeline: PipelineSpec) -> dict[str, Any]:
         """The sink of a pipeline; only the load keys that apply."""
         others = [key for key in fields(cls) if key not in fields(LoadModel)]
-        named = ("table",) if pipeline.sink.name is not None else ()
-        keys = (*named, "table_uri", "load_type", "format", *keys_of(pipeline), *others)
+        keys = ("table", "table_uri", "load_type", "format", *keys_of(pipeline), *others)
         return dump(cls, pipeline.sink, keys, {"format": "delta"})
 
 

@@ -26,7 +26,7 @@ from tidegate.spark.readers.jdbc import AdbcRows, JdbcReader, frame_of
 from tidegate.spark.readers.reader import FunctionReader
 from tidegate.spark.readers.tables import FilesReader, IcebergReader, TableReader
 from tidegate.spark.reports import ReportAddress, ReportListener
-from tidegate.spark.session import active_session, given_session, log_excerpt, open_session, stop_session
+from tidegate.spark.session import active_session, log_excerpt, open_session, stop_session, take_session
 from tidegate.spark.tasks import (
     POLL_SECONDS,
     JobTag,
@@ -103,7 +103,7 @@ class SparkEngine:
     def session(self) -> SparkSession:
         """The running session, started on first use."""
         if self._session is None:
-            self._session = given_session(self._spec)
+            self._session = take_session(self._spec)
             if self._session is None:
                 # Each source of a project asks for the session; without this, every one of them would wait for the same
                 # failing start.

@@ -123,7 +123,7 @@ def spark_home(env: Mapping[str, str] | None = None) -> Path:
             f"{f'SPARK_HOME is {named}, which' if named else f'pyspark in {package}'} has no bin/spark-submit",
             "unset SPARK_HOME to run the Spark of the installed pyspark" if named else "install pyspark again",
         )
-    version = installed_spark()
+    version = read_spark_version()
     if named and version is not None and _version_of(home) not in (version, None):
         raise EnvironmentProblem(
             f"SPARK_HOME is {named} with Spark {_version_of(home)}, and pyspark is of version {version}",
@@ -153,7 +153,7 @@ def python_of_workers(spec: SparkSpec, env: Mapping[str, str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Runtime:
+class SparkRelease:
     """What goes with one version of Spark: its Hadoop, and the AWS SDK which that Hadoop was built with."""
 
     spark: str
@@ -179,11 +179,11 @@ class Runtime:
         return tuple(f"software.amazon.awssdk:{part}:{self.aws_sdk}" for part in parts)
 
 
-RUNTIMES = (
+RELEASES = (
     # Hadoop 3.4.1 has no option for creating an object conditionally; its log store sends the request itself.
-    Runtime("4.0", "3.4.1", "2.25.70", "hadoop341/ConditionalLogStore.java"),
-    Runtime("4.1", "3.4.2", "2.29.52"),
-    Runtime("4.2", "3.5.0", "2.35.4"),
+    SparkRelease("4.0", "3.4.1", "2.25.70", "hadoop341/ConditionalLogStore.java"),
+    SparkRelease("4.1", "3.4.2", "2.29.52"),
+    SparkRelease("4.2", "3.5.0", "2.35.4"),
 )
 """The versions of Spark that Tidegate supports: those that Delta has jars for."""
 
@@ -195,7 +195,7 @@ _BESIDE_S3_NOT = ("software.amazon.awssdk:bundle", "io.netty:*", "org.wildfly.op
 """What is left out beside the S3 client: the whole AWS SDK in one jar, and what Spark has."""
 
 
-def installed_spark() -> str | None:
+def read_spark_version() -> str | None:
     """The version of the installed PySpark, without importing it; None if there is none."""
     found = find_spec("pyspark")
     if found is None or found.origin is None:
@@ -208,23 +208,23 @@ def installed_spark() -> str | None:
     return None
 
 
-def runtime() -> Runtime:
+def runtime() -> SparkRelease:
     """What goes with the installed Spark; :class:`EnvironmentProblem` if there is none, or one we do not support."""
-    version = installed_spark()
+    version = read_spark_version()
     if version is None:
         raise EnvironmentProblem("pyspark is not installed", NO_SPARK)
     return check_version(version)
 
 
-def check_version(version: str) -> Runtime:
+def check_version(version: str) -> SparkRelease:
     """What goes with that version of Spark; :class:`EnvironmentProblem` if we do not support it."""
-    for each in RUNTIMES:
+    for each in RELEASES:
         if version.startswith(f"{each.spark}."):
             return each
-    supported = ", ".join(each.spark for each in RUNTIMES)
+    supported = ", ".join(each.spark for each in RELEASES)
     raise EnvironmentProblem(
         f"this is Spark {version}; Tidegate supports {supported}, the versions that Delta Lake has jars for",
-        f"pip install 'pyspark>={RUNTIMES[0].spark},<{_after(RUNTIMES[-1].spark)}', or append with `--engine local`",
+        f"pip install 'pyspark>={RELEASES[0].spark},<{_after(RELEASES[-1].spark)}', or append with `--engine local`",
     )
 
 

@@ -43,9 +43,9 @@ from tidegate.spark.jars import (
     cache_folder,
     check_version,
     find_java,
-    installed_spark,
     log_store_jar,
     python_of_workers,
+    read_spark_version,
     resolve_jars,
     spark_home,
 )
@@ -286,7 +286,7 @@ GATEWAY = "PYSPARK_GATEWAY_PORT"
 """Set by spark-submit, which has started Java before Python."""
 
 
-def given_session(spec: SparkSpec) -> SparkSession | None:
+def take_session(spec: SparkSpec) -> SparkSession | None:
     """The session that was there before us: a running one, or that of spark-submit; None where we start our own.
 
     Nothing is set in it, and it is never stopped. :class:`EnvironmentProblem` if the configuration says that a
@@ -356,10 +356,10 @@ def open_session(
 
     What is kept of a failed start has no secret of ``spec``, nor of ``mask``.
     """
-    given = given_session(spec)
+    given = take_session(spec)
     if given is not None:
         return given
-    version = installed_spark()
+    version = read_spark_version()
     if version is None:
         raise EnvironmentProblem("pyspark is not installed", NO_SPARK)
     check_version(version)

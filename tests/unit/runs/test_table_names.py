@@ -14,11 +14,12 @@ import tidegate
 from support.errors import raises
 from tidegate.commands.project import load
 from tidegate.config import show
+from tidegate.config.known_tables import KnownTables
 from tidegate.errors import ConfigError, TableError
 from tidegate.observe.events import Event
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
-from tidegate.runs.table_names import KnownTables, TableNames
+from tidegate.runs.table_names import TableNames
 from tidegate.spark.catalog import CatalogEntry
 from tidegate.specs.locations import Location
 
