@@ -32,6 +32,7 @@ from tidegate.spark.jars import (
     S3,
     archive_options,
     archive_path,
+    coordinate_of,
     fetched_jars,
     find_java,
     java_version,
@@ -103,12 +104,14 @@ def _java_steps(ask: Callable[[str], bool], tell: Callable[[str], None]) -> Iter
 
 
 def _jar_steps(package: str, ask: Callable[[str], bool], tell: Callable[[str], None]) -> Iterator[Check]:
-    name = "jar" if package.endswith(".jar") else package.split(":")[1]
-    if not package.endswith(".jar") and not fetched_jars(package):
-        if not ask(f"Fetch the jars of {package} from Maven Central?"):
-            yield Check(name, "fail", f"{package} is not fetched", "the first run that needs it fetches it")
+    is_file = package.endswith(".jar")
+    coordinate = package if is_file else coordinate_of(package)
+    name = "jar" if is_file else coordinate.split(":")[1]
+    if not is_file and not fetched_jars(package):
+        if not ask(f"Fetch the jars of {coordinate} from Maven Central?"):
+            yield Check(name, "fail", f"{coordinate} is not fetched", "the first run that needs it fetches it")
             return
-        tell(f"fetching {package}")
+        tell(f"fetching {coordinate}")
     try:
         jars = resolve_jars(package)
         if package == S3:

@@ -38,7 +38,7 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr(jars, "_FOLDERS", (str(tmp_path / "jvm" / "*"),))
     monkeypatch.setattr(jars, "pinned_digests", dict)
     monkeypatch.setattr(setup, "make_archive", made_archive)
-    folder = jars._folder(jars.DELTA)
+    folder = jars._folder(jars.coordinate_of(jars.DELTA))
     (folder / "jars").mkdir(parents=True)
     (folder / "jars" / "delta.jar").touch()
     (folder / "complete").touch()

@@ -150,7 +150,7 @@ BY_ITSELF = {
     f"{HTTP}.pagination.start": "of other kinds of pages",
 }
 UNIT_KINDS = ("unit", "http-unit", "jdbc-unit", "python-unit", "download")
-CSV_AND_SO_ON = ("csv", "sheet", "lines", "pattern", "follow_links")
+CSV_AND_SO_ON = ("csv", "sheet", "lines", "pattern", "follow_links", "table")
 
 
 def base() -> dict[str, Any]:

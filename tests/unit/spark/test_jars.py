@@ -11,7 +11,7 @@ from support.errors import raises
 from tidegate.core.dialects.registry import DIALECTS
 from tidegate.errors import EnvironmentProblem
 from tidegate.spark import jars
-from tidegate.spark.jars import DELTA, S3, pinned_digests, resolve_jars
+from tidegate.spark.jars import DELTA, RELEASES, pinned_digests, resolve_jars, runtime
 
 OTHER = "a.b:c:1"
 
@@ -32,9 +32,8 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_tidegate_names_is_pinned() -> None:
-    assert {DELTA, S3, *(each.driver.package for each in DIALECTS.values() if each.driver is not None)} == set(
-        pinned_digests()
-    )
+    drivers = {each.driver.package for each in DIALECTS.values() if each.driver is not None}
+    assert drivers | {each.delta for each in RELEASES} | {each.s3 for each in RELEASES} == set(pinned_digests())
     for coordinate, found in pinned_digests().items():
         group, artifact, version = coordinate.split(":")
         assert f"{group}_{artifact}-{version}.jar" in found
@@ -42,7 +41,7 @@ def test_what_tidegate_names_is_pinned() -> None:
 
 
 def test_the_jars_of_delta_are_those() -> None:
-    assert {jar.name for jar in resolve_jars(DELTA)} == set(pinned_digests()[DELTA])
+    assert {jar.name for jar in resolve_jars(DELTA)} == set(pinned_digests()[runtime().delta])
 
 
 def test_jars_as_they_were_are_taken(there: Path) -> None:

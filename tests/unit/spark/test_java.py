@@ -131,9 +131,9 @@ def test_spark_is_that_of_pyspark_wherever_the_interpreter_lies(monkeypatch: pyt
 def test_another_spark_is_not_run_by_accident(tmp_path: Path) -> None:
     own = jars.spark_home({})
     same = spark(tmp_path / "same", pyspark_version())
-    assert jars.spark_home({"SPARK_HOME": str(same)}) == own
+    assert jars.spark_home({"SPARK_HOME": str(same)}) == same
     assert jars.spark_home({"SPARK_HOME": str(own)}) == own
-    for other, said in ((tmp_path / "nowhere", "no Spark"), (spark(tmp_path / "old", "3.5.1"), "Spark 3.5.1")):
+    for other, said in ((tmp_path / "nowhere", "spark-submit"), (spark(tmp_path / "old", "3.5.1"), "Spark 3.5.1")):
         with raises(EnvironmentProblem, "SPARK_HOME", other, said, "unset SPARK_HOME"):
             jars.spark_home({"SPARK_HOME": str(other)})
 

@@ -9,7 +9,7 @@ import pytest
 
 from support.errors import raises
 from tidegate.errors import EnvironmentProblem
-from tidegate.spark.jars import S3
+from tidegate.spark.jars import S3, coordinate_of
 from tidegate.spark.s3a import settings
 from tidegate.specs.locations import Location, Options
 
@@ -80,4 +80,5 @@ def test_the_way_to_s3_is_of_the_version_of_sparks_own_hadoop() -> None:
     assert found is not None
     assert found.origin is not None
     jars = Path(found.origin).parent / "jars"
-    assert [jar.name for jar in jars.glob("hadoop-client-api-*.jar")] == [f"hadoop-client-api-{S3.split(':')[2]}.jar"]
+    version = coordinate_of(S3).split(":")[2]
+    assert [jar.name for jar in jars.glob("hadoop-client-api-*.jar")] == [f"hadoop-client-api-{version}.jar"]
