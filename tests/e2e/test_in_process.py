@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tidegate.protocol.delta import query
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.runs.pass_ import Pass
+from tidegate.schema.types import TIMESTAMP
 from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork, UnitWritten
 from tidegate.specs.columns import FunctionRead
 from tidegate.specs.locations import Location, Secret
@@ -214,6 +216,19 @@ def test_what_needs_spark_is_told(tmp_path: Path, source: dict[str, Any], sink: 
         ({"at": pa.array([0], pa.timestamp("ns", "UTC"))}, {}, "", "finer than microseconds"),
         ({}, {"filter_expression": "id > 1"}, "", "only Spark understands filter_expression"),
         ({}, {}, "day=1", "its folders are columns"),
+        ({}, {}, "below", "files lie in folders below it (below/a.parquet)"),
+        ({"at": pa.array([0], pa.time64("us"))}, {}, "", "'at' (time64[us])"),
+        ({"at": pa.array([0], pa.duration("us"))}, {}, "", "'at' (duration[us])"),
+        ({"at": pa.nulls(1)}, {}, "", "'at' (null)"),
+        ({"at": pa.array([0.5], pa.float16())}, {}, "", "'at' (halffloat)"),
+        (
+            {"at": pa.array([{"a": 0, "b": 0}], pa.struct([("a", TIMESTAMP), ("b", pa.timestamp("ns", "UTC"))]))},
+            {},
+            "",
+            "finer than microseconds",
+        ),
+        ({"ID": pa.array([1])}, {}, "", "'id', 'ID' differ in case alone"),
+        ({"at": pa.array([{"a": 1}])}, {"watermark_columns": ["at"]}, "", "which cannot be a watermark"),
     ],
 )
 def test_what_spark_would_read_differently_is_left_to_it(
@@ -226,6 +241,33 @@ def test_what_spark_would_read_differently_is_left_to_it(
     (source,) = run(made).sources
     assert told in (source.error or "")
     assert source.commits == 0
+
+
+def test_columns_of_parquet_files_get_the_types_that_spark_gives_them(tmp_path: Path) -> None:
+    """Spark widens unsigned numbers; with a type as wide as theirs nobody could read the table."""
+    columns = {
+        "id": pa.array(["a"]).dictionary_encode(),
+        "a": pa.array([2**8 - 1], pa.uint8()),
+        "b": pa.array([2**16 - 1], pa.uint16()),
+        "c": pa.array([2**32 - 1], pa.uint32()),
+        "d": pa.array([2**64 - 1], pa.uint64()),
+        "inside": pa.array([{"timestamp": 2**32 - 1}], pa.struct([("timestamp", pa.uint32())])),
+        "pair": pa.array([[1, 2]], pa.list_(pa.int32(), 2)),
+        "view": pa.array(["x"], pa.string_view()),
+        "at": pa.array([0], pa.timestamp("us", "Europe/Berlin")),
+        "coarse": pa.array([1], pa.timestamp("ms", "UTC")),
+    }
+    (tmp_path / "in").mkdir()
+    pq.write_table(pa.table(columns), tmp_path / "in" / "a.parquet")
+    made = project(tmp_path, {"type": "parquet", "source_uri": "in", "watermark_columns": ["id"]})
+    assert run(made).ok
+    table = DeltaTable(tmp_path / "lake" / "p").to_pyarrow_table()
+    kinds = dict(zip(table.column_names, map(str, table.schema.types), strict=True))
+    assert [kinds[name] for name in "abcd"] == ["int16", "int32", "int64", "decimal128(20, 0)"]
+    assert table.select(list("abcd")).to_pylist() == [{"a": 255, "b": 65535, "c": 2**32 - 1, "d": Decimal(2**64 - 1)}]
+    (row,) = table.to_pylist()
+    assert (row["id"], row["inside"], row["pair"], row["view"]) == ("a", {"timestamp": 2**32 - 1}, [1, 2], "x")
+    assert (row["at"], row["coarse"]) == (datetime.fromtimestamp(0, UTC), datetime.fromtimestamp(0.001, UTC))
 
 
 def test_columns_of_a_delta_table_keep_their_types(tmp_path: Path) -> None:

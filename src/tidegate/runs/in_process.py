@@ -30,7 +30,7 @@ from tidegate.protocol.delta import pin_table
 from tidegate.protocol.table import arrow_schema
 from tidegate.runs.engine import WaitingFrame
 from tidegate.schema.inference import check_agreement, infer_json
-from tidegate.schema.types import TIMESTAMP
+from tidegate.schema.types import TIMESTAMP, table_type
 from tidegate.schema.types import arrow_schema as arrow_schema_of
 from tidegate.sources.databases import DatabaseReader, instants
 from tidegate.sources.http.bounds import http_read, parts, upper
@@ -439,17 +439,29 @@ def _call_function(source: ColumnSource, function: FunctionRead, request: object
 
 
 def _checked(source: ColumnSource, rows: pa.Table) -> pa.Table:
-    """``rows``, if they have the watermark columns and no times that Spark would change."""
+    """``rows`` in the types that Spark gives them; raises if a watermark column is missing, or a type is unknown."""
     missing = [name for name in source.watermark_columns if name not in rows.column_names]
     if missing:
         raise SourceError(f"{source.uri} has no column {missing[0]!r}", "correct watermark_columns")
+    lowered = [name.lower() for name in rows.column_names]
+    twice = [name for name, low in zip(rows.column_names, lowered, strict=True) if lowered.count(low) > 1]
+    if twice:
+        raise needs_spark(source.name, f"its columns {', '.join(map(repr, twice))} differ in case alone")
+    columns = []
     for column in rows.schema:
-        # Spark would read such times in its session's zone and cut nanoseconds; another result than Spark's is refused.
-        if "timestamp" in str(column.type) and "timestamp[us, tz=" not in str(column.type):
-            raise needs_spark(
-                source.name, f"{column.name!r} ({column.type}) has no zone, or is finer than microseconds"
-            )
-    return rows
+        kind = table_type(column.type)
+        if kind is None:
+            # Spark would read such times in its session's zone and cut nanoseconds; what is not Spark's is refused.
+            why = f"{column.name!r} ({column.type}) has no zone, is finer than microseconds, or has no type of a table"
+            raise needs_spark(source.name, why)
+        if pa.types.is_nested(kind) and column.name in source.watermark_columns:
+            problem = f"{source.uri}: the column {column.name!r} is {column.type}, which cannot be a watermark"
+            raise SourceError(problem, "use a column of numbers, text, dates or times")
+        columns.append(column.with_type(kind))
+    try:
+        return rows.cast(pa.schema(columns))
+    except pa.ArrowException as error:
+        raise needs_spark(source.name, f"its values cannot be converted ({error})") from error
 
 
 def _delta_table(location: Location) -> pa.Table:
@@ -488,6 +500,11 @@ def _parquet_files(source: ColumnSource, location: Location) -> pa.Table:
     # Spark infers types of such columns from all folders at once, by rules of its own.
     if any("=" in name.rpartition("/")[0] for name in names):
         raise needs_spark(source.name, "its folders are columns (key=value)")
+    if below := [name for name in names if "/" in name]:
+        # Spark would leave them out without a word, or with a pattern read all of them.
+        raise needs_spark(
+            source.name, f"files lie in folders below it ({below[0]})", "name a folder that has the files itself, or "
+        )
     try:
         parts = [pq.read_table(BytesIO(store.get(name))) for name in names]
         return pa.concat_tables(parts, promote_options="default")

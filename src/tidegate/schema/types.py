@@ -142,6 +142,48 @@ def levels(kind: pa.DataType) -> int:
     return 1 + max((levels(kind.field(number).type) for number in range(kind.num_fields)), default=0)
 
 
+_OF_UNSIGNED = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    # Its greatest value has 20 digits, one more than int64 holds.
+    pa.uint64(): pa.decimal128(20, 0),
+}
+_OF_TABLES = frozenset((*_SCALARS.values(), pa.int8(), pa.int16()))
+
+
+def table_type(kind: pa.DataType) -> pa.DataType | None:
+    """The type of a table's column that holds every value of ``kind`` exactly, as Spark chooses it, at any depth.
+
+    None if there is none: times without a zone or finer than microseconds, times of day, durations, what has no type.
+
+    >>> table_type(pa.list_(pa.uint32())), table_type(pa.time64("us"))
+    (ListType(list<element: int64>), None)
+    """
+    kind = simplify_type(kind.value_type if pa.types.is_dictionary(kind) else kind)
+    if pa.types.is_fixed_size_list(kind):
+        kind = pa.list_(kind.value_field.with_name("element"))
+    if pa.types.is_map(kind):
+        key, value = table_type(kind.key_type), table_type(kind.item_type)
+        return pa.map_(key, kind.item_field.with_type(value)) if key is not None and value is not None else None
+    if pa.types.is_nested(kind):
+        fields = [kind.field(number) for number in range(kind.num_fields)]
+        kinds = [table_type(each.type) for each in fields]
+        if None in kinds or not (pa.types.is_struct(kind) or pa.types.is_list(kind)):
+            return None
+        typed = [field.with_type(each) for field, each in zip(fields, kinds, strict=True)]
+        return pa.struct(typed) if pa.types.is_struct(kind) else pa.list_(typed[0])
+    if pa.types.is_timestamp(kind):
+        return TIMESTAMP if kind.tz is not None and kind.unit != "ns" else None
+    if pa.types.is_date(kind):
+        return pa.date32()
+    if pa.types.is_fixed_size_binary(kind) and not pa.types.is_decimal(kind):
+        return pa.binary()
+    if kind in _OF_UNSIGNED:
+        return _OF_UNSIGNED[kind]
+    return kind if kind in _OF_TABLES or pa.types.is_decimal128(kind) else None
+
+
 def simplify_schema(schema: pa.Schema) -> pa.Schema:
     """:func:`simplify_type` for every column, without metadata."""
     return pa.schema([simplify_field(field) for field in schema])
