@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import tracemalloc
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -19,13 +20,14 @@ from deltalake import DeltaTable, write_deltalake
 from servers import api as servers
 from servers.api import Answer, Asked
 from tidegate import ProjectSpec, RunReport, load
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.protocol.delta import query
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.runs.pass_ import Pass
 from tidegate.schema.types import TIMESTAMP
 from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork, UnitWritten
-from tidegate.specs.columns import FunctionRead
+from tidegate.specs.columns import ColumnSource, FunctionRead
 from tidegate.specs.locations import Location, Secret
 from tidegate.specs.project import FieldSpec, PipelineSpec, SchemaSpec, SinkSpec
 from tidegate.specs.units import UnitSource
@@ -268,6 +270,23 @@ def test_columns_of_parquet_files_get_the_types_that_spark_gives_them(tmp_path: 
     (row,) = table.to_pylist()
     assert (row["id"], row["inside"], row["pair"], row["view"]) == ("a", {"timestamp": 2**32 - 1}, [1, 2], "x")
     assert (row["at"], row["coarse"]) == (datetime.fromtimestamp(0, UTC), datetime.fromtimestamp(0.001, UTC))
+
+
+def test_rows_are_compared_a_few_at_a_time(tmp_path: Path) -> None:
+    """Rows as Python objects take many times the memory of their columns."""
+    (tmp_path / "in").mkdir()
+    pq.write_table(pa.table({"id": pa.array(range(1000, 201_000))}), tmp_path / "in" / "a.parquet")
+    made = project(tmp_path, {"type": "parquet", "source_uri": "in", "watermark_columns": ["id"]})
+    (source,) = made.pipelines[0].sources
+    assert isinstance(source, ColumnSource)
+    reader = InProcessEngine().reader(source, SchemaSpec(), datetime.now(UTC))
+    wanted = RowFilter((ColumnRange("id", Bound(200_997)),))
+    tracemalloc.start()
+    found = reader.read(wanted)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found.column("id").to_pylist() == [200_998, 200_999]
+    assert peak < 20_000_000
 
 
 def test_columns_of_a_delta_table_keep_their_types(tmp_path: Path) -> None:

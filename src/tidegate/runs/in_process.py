@@ -251,9 +251,16 @@ class _BatchReader(ABC):
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
 
+_COMPARED_ROWS = 16_384
+"""Rows whose values are Python objects at the same time: those take many times the memory of the columns."""
+
+
 def _match_rows(found: Rows, rows: RowFilter) -> Rows:
-    values = found.select(list(rows.columns)).to_pylist()
-    return found.filter(pa.array([matches(rows, row) for row in values], pa.bool_())) if rows.ranges else found
+    if not rows.ranges:
+        return found
+    values = found.select(list(rows.columns))
+    parts = (values.slice(at, _COMPARED_ROWS).to_pylist() for at in range(0, found.num_rows, _COMPARED_ROWS))
+    return found.filter(pa.array((matches(rows, row) for part in parts for row in part), pa.bool_()))
 
 
 @dataclass
