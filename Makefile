@@ -4,7 +4,7 @@ PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .venv/.ready: pyproject.toml constraints.txt scripts/setup.sh native/Cargo.toml native/pyproject.toml $(wildcard native/src/*.rs)
 	@scripts/setup.sh
@@ -30,6 +30,12 @@ dist: setup ## build the wheel and the source distribution into dist/
 
 test-dist: dist ## install the wheel into empty environments outside the repository and use it (minutes; needs the network)
 	TIDEGATE_DIST=$(CURDIR)/dist $(PYTEST) tests/package
+
+test-versions: setup ## Spark, kills, S3 and Connect under each supported Spark, in build/versions (hours; SPARK=4.0 for one)
+	$(PY) scripts/test_versions.py $(SPARK)
+
+test-lowest: setup ## unit tests, laws and Spark with the oldest admitted versions of everything, in build/lowest (an hour)
+	$(PY) scripts/test_lowest.py
 
 build/clouds/.ready:
 	mkdir -p build/clouds
@@ -76,4 +82,4 @@ chaos: setup ## try to lose or double a row (10,000 failures, about an hour), an
 clean: ## remove what builds and tests leave behind
 	rm -rf build dist native/target .mypy_cache .ruff_cache .pytest_cache .hypothesis demo spark-warehouse
 
-.PHONY: docs help setup demo test test-long unit dist test-dist test-clouds lint format bench bench-quick bench-scale chaos clean
+.PHONY: docs help setup demo test test-long unit dist test-dist test-versions test-lowest test-clouds lint format bench bench-quick bench-scale chaos clean

@@ -445,7 +445,15 @@ class Group(_ExampleCommand, click.Group):
         _ExampleCommand.format_options(self, ctx, formatter)
 
 
-class Moment(click.ParamType[datetime]):
+if TYPE_CHECKING:
+    _OfMoments = click.ParamType[datetime]
+    _OfDurations = click.ParamType[timedelta]
+else:
+    # Generic from click 8.4 on; platforms bring older ones.
+    _OfMoments = _OfDurations = click.ParamType
+
+
+class Moment(_OfMoments):
     """A date, a time (UTC by default), or a duration before now."""
 
     name = "moment"
@@ -464,7 +472,7 @@ class Moment(click.ParamType[datetime]):
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-class Age(click.ParamType[timedelta]):
+class Age(_OfDurations):
     """A duration such as ``24h`` or ``7d``."""
 
     name = "duration"

@@ -146,7 +146,8 @@ def _is_cut(table: Table, index: int, widths: Mapping[int, int], needs: Sequence
 
 
 def _table(table: Table, widths: Sequence[int]) -> RenderableType:
-    grid = Grid(box=None, padding=(0, GUTTER, 0, 0), pad_edge=False, header_style="dim")
+    # Left of a column: rich before 14.3 counts a padding right of the last one, too.
+    grid = Grid(box=None, padding=(0, 0, 0, GUTTER), pad_edge=False, header_style="dim")
     for number, (column, width) in enumerate(zip(table.columns, widths, strict=True)):
         last = number == len(table.columns) - 1
         grid.add_column(
