@@ -165,7 +165,7 @@ def test_a_log_tells_once_what_stops_several_sources_and_debug_the_log_of_spark(
 @pytest.mark.parametrize(
     ("environment", "said"),
     [
-        ({"SPARK_HOME": "/nowhere"}, "SPARK_HOME is /nowhere, which is no Spark"),
+        ({"SPARK_HOME": "/nowhere"}, "SPARK_HOME is /nowhere, which has no bin/spark-submit"),
         ({"PYSPARK_SUBMIT_ARGS": "--nonsense"}, "Spark did not start"),
     ],
 )
