@@ -23,10 +23,13 @@ test-long: setup ## the same tests with every case of the long matrices (hours)
 unit: setup ## unit tests and laws in a minute: no Spark, no server, nothing that takes long
 	scripts/test.sh unit
 
-dist: setup ## build the wheel and the source distribution into dist/
+dist: setup ## build wheels and source distributions into dist/; with cargo also the native reader (TARGETS="…" for other machines)
 	rm -rf dist
 	$(PY) -m build --outdir dist .
-	if command -v cargo >/dev/null; then $(PY) -m build --wheel --outdir dist native; fi
+	if command -v cargo >/dev/null; then $(PY) -m build --sdist --outdir dist native && $(PY) scripts/native_wheels.py dist $(TARGETS); fi
+
+release: setup ## make VERSION a release: version, changelog, commit and tag; NATIVE=x.y.z too if native/ has changed, DRY=1 only shows it
+	@$(PY) scripts/release.py $(VERSION) $(if $(NATIVE),--native $(NATIVE)) $(if $(DRY),--dry-run)
 
 test-dist: dist ## install the wheel into empty environments outside the repository and use it (minutes; needs the network)
 	TIDEGATE_DIST=$(CURDIR)/dist $(PYTEST) tests/package
@@ -82,4 +85,4 @@ chaos: setup ## try to lose or double a row (10,000 failures, about an hour), an
 clean: ## remove what builds and tests leave behind
 	rm -rf build dist native/target .mypy_cache .ruff_cache .pytest_cache .hypothesis demo spark-warehouse
 
-.PHONY: docs help setup demo test test-long unit dist test-dist test-versions test-lowest test-clouds lint format bench bench-quick bench-scale chaos clean
+.PHONY: docs help setup demo test test-long unit dist release test-dist test-versions test-lowest test-clouds lint format bench bench-quick bench-scale chaos clean

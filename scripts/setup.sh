@@ -22,7 +22,7 @@ if [ ! -x .venv/bin/pip ]; then
   fi
 fi
 say "installing pinned dependencies (the first time takes a minute or two)"
-.venv/bin/pip install -q --disable-pip-version-check -c constraints.txt -e '.[test,dev]'
+.venv/bin/pip install -q --disable-pip-version-check -c constraints.txt -e '.[spark,test,dev]'
 
 native_wheels() { compgen -G 'dist/tidegate_native-*.whl' >/dev/null; }
 if command -v cargo >/dev/null; then

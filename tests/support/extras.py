@@ -10,6 +10,8 @@ EXTRAS = {
     "iceberg": "import pyiceberg.table",
     "java": "import jdk",
     "mysql": "import pymysql",
+    "native": "from tidegate.schema.literals import find_native; assert find_native()",
+    "spark": "import pandas, pyspark",
     "sql": "import psycopg, sqlalchemy; import tidegate.protocol.sqlalchemy_provider",
     "postgres": "import psycopg",
 }

@@ -132,8 +132,11 @@ def version(invocation: Invocation) -> None:
     import platform
     from importlib.metadata import version as installed
 
-    names = ("tidegate", "pyspark", "deltalake", "obstore", "pyarrow")
-    versions = {name: installed(name) for name in names} | {"python": platform.python_version()}
+    from tidegate.spark.jars import installed_spark
+
+    versions = {"tidegate": installed("tidegate"), "pyspark": installed_spark() or "not installed"}
+    versions |= {name: installed(name) for name in ("deltalake", "obstore", "pyarrow")}
+    versions |= {"python": platform.python_version()}
     versions |= {"json_reader": describe_reader()}
     if invocation.as_json:
         return print_json(versions)

@@ -16,11 +16,12 @@ from tidegate.reports.wording import count
 from tidegate.runs.checks import check_local_driver, check_space, check_writable, collect_checks
 from tidegate.runs.tracker import Examinable, TrackedSource
 from tidegate.schema.literals import describe_reader, find_native
-from tidegate.spark.jars import S3, fetched_jars, find_java, java_version
+from tidegate.spark.jars import NO_SPARK, S3, fetched_jars, find_java, installed_spark, java_version
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import EngineKind, ProjectSpec
 
-PACKAGES = ("pyspark", "deltalake", "obstore", "pyarrow", "pandas")
+PACKAGES = ("deltalake", "obstore", "pyarrow")
+SPARK_PACKAGES = ("pyspark", "pandas")
 
 
 def doctor(config: Config | None = None, *, engine: str | None = None) -> tuple[Check, ...]:
@@ -45,7 +46,7 @@ def doctor(config: Config | None = None, *, engine: str | None = None) -> tuple[
 
 def _machine(engine: EngineKind) -> Iterator[Check]:
     yield Check("python", "ok", f"{platform.python_version()} at {sys.executable}")
-    yield from (_packages(), _json_reader())
+    yield from (_packages(engine), _json_reader())
     if engine is EngineKind.SPARK:
         yield Check("engine", "ok", "spark: for everything")
         yield from (_java(), _jars())
@@ -69,16 +70,23 @@ def examine_project(project: ProjectSpec, sources: Sequence[TrackedSource]) -> t
     return Mask.around(project).deep(tuple(found))
 
 
-def _packages() -> Check:
-    versions, missing = [], []
-    for name in PACKAGES:
-        try:
-            versions.append(f"{name} {version(name)}")
-        except PackageNotFoundError:
-            missing.append(name)
+def _packages(engine: EngineKind) -> Check:
+    found = {name: _version(name) for name in (*PACKAGES, *(SPARK_PACKAGES if engine is EngineKind.SPARK else ()))}
+    missing = [name for name, known in found.items() if known is None]
     if missing:
-        return Check("packages", "fail", f"missing: {', '.join(missing)}", "install tidegate again")
-    return Check("packages", "ok", ", ".join(versions))
+        remedy = NO_SPARK if set(missing) <= set(SPARK_PACKAGES) else "install tidegate again"
+        return Check("packages", "fail", f"missing: {', '.join(missing)}", remedy)
+    return Check("packages", "ok", ", ".join(f"{name} {known}" for name, known in found.items()))
+
+
+def _version(package: str) -> str | None:
+    # The PySpark in a distribution of Spark is a folder, and no package to pip.
+    if package == "pyspark":
+        return installed_spark()
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def _json_reader() -> Check:
@@ -88,7 +96,7 @@ def _json_reader() -> Check:
         "json reader",
         "warn",
         describe_reader(),
-        "with Rust installed, `pip install ./native` in a clone builds it",
+        "pip install 'tidegate[native]'",
     )
 
 
@@ -101,7 +109,10 @@ def _java() -> Check:
 
 
 def _jars() -> Check:
-    jars = fetched_jars()
+    try:
+        jars = fetched_jars()
+    except TidegateError as error:  # no Spark, or one that we do not support
+        return Check("delta jars", "fail", error.problem, error.remedy)
     if jars:
         for_s3 = (
             "" if fetched_jars(S3) else "; those for tables on S3 that Spark writes are fetched when they are needed"

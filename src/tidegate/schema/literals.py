@@ -181,8 +181,8 @@ def excerpt(value: Any, limit: int = 60) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-NATIVE_VERSION = "0.3.0"
-"""The version of ``tidegate-native`` that this code knows."""
+NATIVE_VERSION = "0.3"
+"""The versions of ``tidegate-native`` that this code knows: 0.3.0, 0.3.1 and so on."""
 
 SWITCH = "TIDEGATE_NATIVE"
 
@@ -191,7 +191,7 @@ def find_native() -> ModuleType | None:
     """The native module; None where it is switched off, not installed, or of another version."""
     found = None if os.environ.get(SWITCH) == "0" else _import_native()
     # It is built and installed apart, and another version may read by other rules.
-    return found if found is not None and found.__version__ == NATIVE_VERSION else None
+    return found if found is not None and _is_known(found) else None
 
 
 def describe_reader() -> str:
@@ -201,9 +201,13 @@ def describe_reader() -> str:
     found = _import_native()
     if found is None:
         return "the slower one: tidegate-native is not installed"
-    if found.__version__ != NATIVE_VERSION:
+    if not _is_known(found):
         return f"the slower one: tidegate-native is {found.__version__}, not {NATIVE_VERSION}"
-    return f"native (tidegate-native {NATIVE_VERSION})"
+    return f"native (tidegate-native {found.__version__})"
+
+
+def _is_known(native: ModuleType) -> bool:
+    return str(native.__version__).startswith(f"{NATIVE_VERSION}.")
 
 
 def _import_native() -> ModuleType | None:

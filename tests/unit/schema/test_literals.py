@@ -89,10 +89,11 @@ def missing(name: str) -> NoReturn:
 @pytest.mark.parametrize(
     ("switch", "module", "status", "text"),
     [
-        ("1", SimpleNamespace(__version__=literals.NATIVE_VERSION), "ok", "native (tidegate-native 0.3.0)"),
-        ("0", SimpleNamespace(__version__=literals.NATIVE_VERSION), "warn", "the slower one: TIDEGATE_NATIVE=0"),
+        ("1", SimpleNamespace(__version__="0.3.0"), "ok", "native (tidegate-native 0.3.0)"),
+        ("1", SimpleNamespace(__version__="0.3.7"), "ok", "native (tidegate-native 0.3.7)"),
+        ("0", SimpleNamespace(__version__="0.3.0"), "warn", "the slower one: TIDEGATE_NATIVE=0"),
         ("1", None, "warn", "the slower one: tidegate-native is not installed"),
-        ("1", SimpleNamespace(__version__="0.0.9"), "warn", "the slower one: tidegate-native is 0.0.9, not 0.3.0"),
+        ("1", SimpleNamespace(__version__="0.0.9"), "warn", "the slower one: tidegate-native is 0.0.9, not 0.3"),
     ],
 )
 def test_the_reader_in_use_is_told(
