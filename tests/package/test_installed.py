@@ -1,31 +1,27 @@
-"""The wheel in an empty environment outside the repository: set-up, demo, an own pipeline, extras, no Java.
+"""The wheels in empty environments outside the repository: set-up, demo, an own pipeline, extras, no Java, no Spark.
 
-`make test-dist` builds it first. The folders of the user are empty; only what pip has downloaded before is used again.
-``TIDEGATE_DIST_PYTHON`` names another interpreter to install it for.
+`make test-dist` builds them first. The folders of the user are empty; only what pip has downloaded before is used again.
+``TIDEGATE_DIST_PYTHON`` names another interpreter to install them for.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-import tarfile
-import zipfile
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from support.environments import DIST, Environment, only
 from support.extras import EXTRAS
 
-DIST = os.environ.get("TIDEGATE_DIST")
 pytestmark = [
     pytest.mark.skipif(DIST is None, reason="make test-dist"),
     pytest.mark.timeout(1800),
     pytest.mark.spark,
 ]
 
+ROOT = Path(__file__).parents[2]
+HAS_NATIVE = any(Path(DIST or ".").glob("tidegate_native-*.whl"))
 WITHOUT_JAVA = """
 import sys
 from tidegate.spark import jars
@@ -40,55 +36,20 @@ sink: {table_uri: lake/orders}
 """
 
 
-def only(pattern: str) -> Path:
-    (found,) = Path(DIST or ".").glob(pattern)
-    return found
-
-
-class Environment:
-    """A virtual environment, and a user whose folders are empty."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.python = root / "env" / "bin" / "python"
-        base = os.environ.get("TIDEGATE_DIST_PYTHON") or sys._base_executable  # type: ignore[attr-defined]
-        self.run(base, "-m", "venv", str(root / "env"))
-
-    def install(self, *what: str) -> None:
-        self.run(str(self.python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *what)
-
-    def run(self, *command: str, code: int = 0, env: Mapping[str, str] | None = None) -> str:
-        """What a program says on both streams; it must end with ``code``."""
-        kept = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_", "LANG"))}
-        given = {
-            **kept,
-            "HOME": str(self.root / "user"),
-            "PIP_CACHE_DIR": str(Path.home() / ".cache" / "pip"),
-            "TIDEGATE_HOME": str(self.root / "cache"),
-            "PATH": f"{self.root / 'env' / 'bin'}:/usr/bin:/bin",
-            **(env or {}),
-        }
-        (self.root / "work").mkdir(parents=True, exist_ok=True)
-        (self.root / "user").mkdir(exist_ok=True)
-        done = subprocess.run(command, cwd=self.root / "work", env=given, capture_output=True, text=True, check=False)
-        assert done.returncode == code, f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
-        return done.stdout + done.stderr
-
-
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     found = Environment(tmp_path_factory.mktemp("installed"))
-    found.install(str(only("tidegate-*.whl")))
+    extras = "spark,native" if HAS_NATIVE else "spark"
+    found.install("--find-links", str(DIST), f"tidegate[{extras}] @ {only('tidegate-*.whl').as_uri()}")
     return found
 
 
-def test_the_wheel_and_the_source_distribution_hold_what_they_need() -> None:
-    names = zipfile.ZipFile(only("tidegate-*.whl")).namelist()
-    assert {"tidegate/py.typed", "tidegate/spark/jars.sha256", "tidegate/spark/ConditionalLogStore.java"} <= {*names}
-    assert [name for name in names if not name.startswith(("tidegate/", "tidegate-"))] == []
-    with tarfile.open(only("*.tar.gz")) as archive:
-        inside = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"README.md", "LICENSE", "pyproject.toml", "src/tidegate/py.typed"} <= inside
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """Tidegate alone, as on a platform that brings Spark, or for the local engine."""
+    found = Environment(tmp_path_factory.mktemp("plain"))
+    found.install(str(only("tidegate-*.whl")))
+    return found
 
 
 def test_a_stranger_sets_up_and_sees_the_demo(installed: Environment) -> None:
@@ -134,11 +95,35 @@ def test_without_java_one_sentence_helps(installed: Environment, tmp_path: Path)
     ]
 
 
-@pytest.mark.parametrize("extra", EXTRAS)
-def test_each_extra_alone_gives_what_it_is_named_for(installed: Environment, extra: str, tmp_path: Path) -> None:
+@pytest.mark.skipif(not HAS_NATIVE, reason="make dist builds the native reader with cargo")
+def test_the_native_reader_is_used(installed: Environment) -> None:
+    assert "native (tidegate-native" in installed.run("tidegate", "version")
+    assert "exactly once" in installed.run(str(installed.python), str(ROOT / "scripts" / "try_installed.py"))
+
+
+def test_without_spark_the_local_engine_appends(plain: Environment) -> None:
+    work = plain.root / "work"
+    (work / "orders").mkdir()
+    (work / "orders" / "1.csv").write_text("id,name\n1,one\n2,two\n")
+    (work / "own.yml").write_text(OWN)
+    assert "2 rows" in plain.run("tidegate", "run", "own.yml", "--engine", "local")
+    assert "fail" not in plain.run("tidegate", "doctor", "own.yml", "--engine", "local")
+    assert "not installed" in plain.run("tidegate", "version")
+
+
+def test_without_spark_a_run_that_needs_it_says_what_to_install(plain: Environment) -> None:
+    (plain.root / "work" / "spark.yml").write_text(OWN)
+    (plain.root / "work" / "orders").mkdir(exist_ok=True)
+    (plain.root / "work" / "orders" / "9.csv").write_text("id,name\n9,nine\n")
+    told = plain.run("tidegate", "run", "spark.yml", code=3)
+    assert "pip install 'tidegate[spark]', or append rows without Spark by `--engine local`" in told
+
+
+@pytest.mark.parametrize("extra", [each for each in EXTRAS if HAS_NATIVE or each != "native"])
+def test_each_extra_alone_gives_what_it_is_named_for(plain: Environment, extra: str, tmp_path: Path) -> None:
     alone = Environment(tmp_path)
-    (shared,) = (installed.root / "env" / "lib").glob("python*/site-packages")
+    (shared,) = (plain.root / "env" / "lib").glob("python*/site-packages")
     (own,) = (tmp_path / "env" / "lib").glob("python*/site-packages")
     (own / "shared.pth").write_text(f"{shared}\n")
-    alone.install(f"tidegate[{extra}] @ {only('tidegate-*.whl').as_uri()}")
+    alone.install("--find-links", str(DIST), f"tidegate[{extra}] @ {only('tidegate-*.whl').as_uri()}")
     alone.run(str(alone.python), "-c", EXTRAS[extra])
