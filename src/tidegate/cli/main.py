@@ -15,6 +15,7 @@ from tidegate.cli.invocation import Command, Group, Invocation, print_json, repo
 from tidegate.reports.page import facts
 from tidegate.schema.literals import describe_reader
 from tidegate.signals import noticing_interrupts
+from tidegate.spark.jars import read_spark_version
 from tidegate.specs.credentials import credentials_in_address, is_credential
 from tidegate.specs.masking import Mask, remember, remember_masks
 
@@ -132,9 +133,7 @@ def version(invocation: Invocation) -> None:
     import platform
     from importlib.metadata import version as installed
 
-    from tidegate.spark.jars import installed_spark
-
-    versions = {"tidegate": installed("tidegate"), "pyspark": installed_spark() or "not installed"}
+    versions = {"tidegate": installed("tidegate"), "pyspark": read_spark_version() or "not installed"}
     versions |= {name: installed(name) for name in ("deltalake", "obstore", "pyarrow")}
     versions |= {"python": platform.python_version()}
     versions |= {"json_reader": describe_reader()}

@@ -16,7 +16,7 @@ from tidegate.reports.wording import count
 from tidegate.runs.checks import check_local_driver, check_space, check_writable, collect_checks
 from tidegate.runs.tracker import Examinable, TrackedSource
 from tidegate.schema.literals import describe_reader, find_native
-from tidegate.spark.jars import NO_SPARK, S3, fetched_jars, find_java, installed_spark, java_version
+from tidegate.spark.jars import NO_SPARK, S3, fetched_jars, find_java, java_version, read_spark_version
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import EngineKind, ProjectSpec
 
@@ -82,7 +82,7 @@ def _packages(engine: EngineKind) -> Check:
 def _version(package: str) -> str | None:
     # The PySpark in a distribution of Spark is a folder, and no package to pip.
     if package == "pyspark":
-        return installed_spark()
+        return read_spark_version()
     try:
         return version(package)
     except PackageNotFoundError:

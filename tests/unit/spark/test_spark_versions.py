@@ -21,7 +21,7 @@ from tidegate.spark.jars import DELTA, RELEASES, S3, SparkRelease, check_version
         ("4.2.1", "io.delta:delta-spark_4.2_2.13:4.4.0", "org.apache.hadoop:hadoop-aws:3.5.0"),
     ],
 )
-def test_delta_and_hadoop_follow_the_installed_spark(
+def test_delta_and_hadoop_follow_the_read_spark_version(
     monkeypatch: pytest.MonkeyPatch, version: str, delta: str, s3: str
 ) -> None:
     monkeypatch.setattr(jars, "read_spark_version", lambda: version)
@@ -35,7 +35,7 @@ def test_a_spark_that_delta_has_no_jars_for_is_refused_by_name(version: str) -> 
     assert "pip install 'pyspark>=4.0,<4.3'" in problem.value.remedy
 
 
-def test_hadoop_and_its_sdk_are_those_of_the_installed_spark() -> None:
+def test_hadoop_and_its_sdk_are_those_of_the_read_spark_version() -> None:
     of_spark = {path.name for path in (spark_home() / "jars").glob("hadoop-client-api-*.jar")}
     assert of_spark == {f"hadoop-client-api-{runtime().hadoop}.jar"}
 
