@@ -1,6 +1,6 @@
 """The wheels in empty environments outside the repository: set-up, demo, an own pipeline, extras, no Java, no Spark.
 
-`make test-dist` builds them first. The folders of the user are empty; only what pip downloaded before is used again.
+`make test-dist` builds them first. The user has empty folders; only what pip has downloaded before is used again.
 ``TIDEGATE_DIST_PYTHON`` names another interpreter to install them for.
 """
 

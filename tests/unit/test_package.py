@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import sys
 import tomllib
 from collections.abc import Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +43,33 @@ def test_every_file_that_is_no_module_is_package_data() -> None:
 def test_every_folder_with_modules_is_a_package() -> None:
     folders = {path.parent for path in (ROOT / "src" / "tidegate").rglob("*.py")}
     assert [str(folder) for folder in folders if not (folder / "__init__.py").exists()] == []
+
+
+def imported(module: Path) -> set[str]:
+    """The packages that ``module`` imports when it is loaded."""
+    nodes = ast.parse(module.read_text()).body
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
+    return {name.partition(".")[0] for name in names} - sys.stdlib_module_names - {"tidegate"}
+
+
+def required(*lists: list[str]) -> set[str]:
+    return {re.split(r"[^\w-]", each)[0].lower() for asked in lists for each in asked}
+
+
+def test_what_a_module_imports_is_a_dependency_or_its_extra() -> None:
+    project = PROJECT["project"]
+    extras = {"spark/daemon.py": "spark", "sources/iceberg.py": "iceberg", "protocol/sqlalchemy_provider.py": "sql"}
+    distributions = packages_distributions()
+    missing = {}
+    for module in (ROOT / "src" / "tidegate").rglob("*.py"):
+        name = str(module.relative_to(ROOT / "src" / "tidegate"))
+        extra = project["optional-dependencies"][extras[name]] if name in extras else []
+        allowed = required(project["dependencies"], extra)
+        missing[name] = {
+            each for each in imported(module) if distributions[each][0].lower().replace("_", "-") not in allowed
+        }
+    assert {name: found for name, found in missing.items() if found} == {}
 
 
 def test_every_extra_for_users_is_installed_alone_by_a_test() -> None:
