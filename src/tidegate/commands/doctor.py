@@ -17,6 +17,7 @@ from tidegate.runs.checks import check_local_driver, check_space, check_writable
 from tidegate.runs.tracker import Examinable, TrackedSource
 from tidegate.schema.literals import describe_reader, find_native
 from tidegate.spark.jars import NO_SPARK, S3, fetched_jars, find_java, java_version, read_spark_version
+from tidegate.spark.session import active_session
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import EngineKind, ProjectSpec
 
@@ -37,19 +38,43 @@ def doctor(config: Config | None = None, *, engine: str | None = None) -> tuple[
     if project is None:
         return tuple(_machine(kind))
     kind = kind if engine else project.engine
+    managed = project.spark.managed
     try:
         project = on_engine(project, kind)
     except ConfigError as error:
-        return (*_machine(kind), *(Check("engine", "fail", problem) for problem in error.problems))
-    return (*_machine(kind), *examine_project(project, sources_of(project, None)))
+        return (*_machine(kind, managed), *(Check("engine", "fail", problem) for problem in error.problems))
+    located = [each.name for each in project.pipelines if each.is_located]
+    sources = tuple(bound for name in located for bound in sources_of(project, name))
+    unknown = (
+        Check(
+            f"table of {each.name}",
+            "warn",
+            f"it is not known yet where {each.sink.shown} lies; not tried",
+            "run the pipeline once, or give its location",
+        )
+        for each in project.pipelines
+        if not each.is_located
+    )
+    return (*_machine(kind, managed), *examine_project(project, sources), *unknown)
 
 
-def _machine(engine: EngineKind) -> Iterator[Check]:
+def _machine(engine: EngineKind, managed: bool = False) -> Iterator[Check]:
     yield Check("python", "ok", f"{platform.python_version()} at {sys.executable}")
     yield from (_packages(engine), _json_reader())
+    session = active_session()
     if engine is EngineKind.SPARK:
         yield Check("engine", "ok", "spark: for everything")
-        yield from (_java(), _jars())
+        if session is not None:
+            yield Check("spark", "ok", f"Spark {session.version}, in the session that is running here")
+        elif managed:
+            yield Check(
+                "spark",
+                "warn",
+                "spark.managed is true, and no session is running here: not tried",
+                "run `tidegate doctor` where the pipeline runs",
+            )
+        else:
+            yield from (_java(), _jars())
     else:
         yield Check("engine", "ok", "local: this process appends rows, without Java")
     yield check_space(tempfile.gettempdir(), "temporary files")

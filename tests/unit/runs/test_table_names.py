@@ -231,3 +231,13 @@ def test_a_shown_configuration_loads_to_the_same_tables(world: World) -> None:
     shown.write_text(show(project))
     assert [each.sink for each in load(shown).pipelines] == [each.sink for each in project.pipelines]
     assert [each.sink.table.is_located for each in project.pipelines] == [True, False]
+
+
+def test_doctor_says_what_it_could_not_try(world: World) -> None:
+    checks = {check.name: check for check in tidegate.doctor(world.config)}
+    assert (checks["table of events"].verdict, checks["table of events"].remedy) == (
+        "warn",
+        "run the pipeline once, or give its location",
+    )
+    world.run()
+    assert "table of events" not in {check.name for check in tidegate.doctor(world.config)}
