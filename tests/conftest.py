@@ -28,6 +28,9 @@ from tidegate.storage import local
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+if find_native() is None:
+    os.environ[SWITCH] = "0"  # without Rust: else every run of a test would say that the native reader is missing
+
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m -XX:MetaspaceSize=256m"
 """For Java machines that live for minutes: most of their time would go into compiling code that runs once.
 

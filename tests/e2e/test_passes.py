@@ -7,6 +7,7 @@ import os
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ from tidegate.observe.events import (
     WaveProgressed,
 )
 from tidegate.runs.in_process import InProcessEngine
-from tidegate.runs.loop import WITHOUT_NATIVE, Loop
+from tidegate.runs.loop import NO_NATIVE, WITHOUT_NATIVE, Loop
 from tidegate.schema.literals import SWITCH
 from tidegate.tasks.read_task import GroupResult, Hear, ReadTask
 
@@ -255,14 +256,19 @@ def test_when_every_file_is_bad_the_state_stays_bounded_and_the_run_says_so(tmp_
     assert len(lake.run().sources[0].failed) <= 20
 
 
-def test_tasks_without_the_native_reader_are_told_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(SWITCH, "0")
+@pytest.mark.parametrize(("driver", "text"), [(threading, WITHOUT_NATIVE), (None, NO_NATIVE)])
+def test_tasks_without_the_native_reader_are_told_once(
+    driver: Any, text: str, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SWITCH, "0")  # on purpose: nothing to tell
     lake.run()
-    assert not any(isinstance(each, Notice) and each.text == WITHOUT_NATIVE for each in lake.seen)
-    monkeypatch.setattr("tidegate.tasks.read_task.find_native", lambda: threading)  # only the driver has it
+    assert not any(isinstance(each, Notice) for each in lake.seen)
+    monkeypatch.setenv(SWITCH, "1")
+    monkeypatch.setattr("tidegate.tasks.task.find_native", lambda: None)
+    monkeypatch.setattr("tidegate.runs.loop.find_native", lambda: driver)
     running = Loop(lake.project, InProcessEngine(), 2, lake.seen.append)
     for number in range(3):
         lake.arrive(f"date=2026-01-28/hour=13/{number}.ndjson")
         running.once(lake.project.pipelines)
-    assert [each for each in lake.seen if isinstance(each, Notice)] == [Notice("events", "default", WITHOUT_NATIVE)]
+    assert [each for each in lake.seen if isinstance(each, Notice)] == [Notice("events", "default", text)]
     lake.assert_exactly_once()

@@ -30,6 +30,7 @@ from tidegate.runs.reconcile import ScheduledReconciling
 from tidegate.runs.staged import stage
 from tidegate.runs.table_names import TableNames
 from tidegate.runs.tracker import Clock, Summary, TrackedSource
+from tidegate.schema.literals import find_native
 from tidegate.signals import signals_go_to
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import Delivery, Evolution, PipelineSpec, ProjectSpec, SchemaSpec, SourceSpec
@@ -39,6 +40,10 @@ SHOWN_UNKNOWN_FIELDS = 10
 SUMMED = ("files", "bytes", "rows", "commits", "staged", "bad_records", "dead_files", "work_units", "seconds")
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 WITHOUT_NATIVE = "tasks use the slower JSON reader: tidegate-native is installed here but not where they run"
+NO_NATIVE = (
+    "JSON is decoded at 3 to 25 MB a second and core instead of 200 to 400: tidegate-native is not installed - "
+    "pip install 'tidegate[native]'"
+)
 
 Name = tuple[str, str]
 
@@ -200,7 +205,7 @@ class Loop:
             self.emit(events.Notice(*name, _unknown_words(report.unknown_fields, schema)))
         if done is not None and done.totals.lacks_native and not self._told_native:
             self._told_native = True
-            self.emit(events.Notice(*name, WITHOUT_NATIVE))
+            self.emit(events.Notice(*name, NO_NATIVE if find_native() is None else WITHOUT_NATIVE))
         files = 0 if summary is None else summary.state_files
         self.emit(_make_finished_event(report, failed=error is not None, state_files=files))
         return report

@@ -187,16 +187,21 @@ NATIVE_VERSION = "0.3"
 SWITCH = "TIDEGATE_NATIVE"
 
 
+def wants_native() -> bool:
+    """False where the native reader is switched off on purpose."""
+    return os.environ.get(SWITCH) != "0"
+
+
 def find_native() -> ModuleType | None:
     """The native module; None where it is switched off, not installed, or of another version."""
-    found = None if os.environ.get(SWITCH) == "0" else _import_native()
+    found = _import_native() if wants_native() else None
     # It is built and installed apart, and another version may read by other rules.
     return found if found is not None and _is_known(found) else None
 
 
 def describe_reader() -> str:
     """Which reader of JSON is in use here, in words."""
-    if os.environ.get(SWITCH) == "0":
+    if not wants_native():
         return f"the slower one: {SWITCH}=0"
     found = _import_native()
     if found is None:

@@ -28,7 +28,7 @@ from tidegate.parquet.writer import WriterSettings
 from tidegate.schema.dead_letter import fingerprint
 from tidegate.schema.evolution import write_schema
 from tidegate.schema.inference import check_agreement
-from tidegate.schema.literals import find_native
+from tidegate.schema.literals import wants_native
 from tidegate.schema.names import avro_library
 from tidegate.schema.types import arrow_schema
 from tidegate.sources.file_discovery import check_location, list_everything, refuse_left_out, scope_of
@@ -63,8 +63,8 @@ class ReadTask:
     ``file_schema`` is the Arrow schema of the files to write, in IPC form. ``seconds`` is the time limit of the task.
     ``letters`` is the target of bad lines; without it, the first bad line refuses its file, or with ``fail_run`` ends
     the task. Without ``whole_files`` a task may stop inside a large file, which is only right if a later bad line does
-    not refuse the whole file. ``has_native``: the driver has the native JSON reader. ``inferred``: nobody declared the
-    fields.
+    not refuse the whole file. ``wants_native``: nobody switched the native JSON reader off. ``inferred``: nobody
+    declared the fields.
     """
 
     source: Location
@@ -86,7 +86,7 @@ class ReadTask:
     whole_files: bool = True
     letters: DeadLetterTarget | None = None
     fail_run: bool = False
-    has_native: bool = False
+    wants_native: bool = False
     inferred: bool = False
 
 
@@ -128,7 +128,7 @@ def read_task(
         letters=letter_place(pipeline, source, fields, run),
         fail_run=pipeline.error_handling.on_bad_record is OnBadRecord.FAIL_RUN,
         # Workers may lack the package; the driver then says once why they are slow.
-        has_native=find_native() is not None,
+        wants_native=wants_native(),
         inferred=not schema.fields,
     )
 
@@ -191,7 +191,7 @@ class GroupResult:
     ``uploads`` counts the uploads of its files. With a ``failure`` nothing of the group is done.
 
     ``unknown_fields`` counts the values of every field that the schema lacks, by path. ``bad_kinds`` counts bad lines
-    by kind. ``lacks_native``: JSON was read without the native reader, which the driver has.
+    by kind. ``lacks_native``: JSON was read without the native reader, which nobody switched off.
     """
 
     number: int

@@ -196,7 +196,7 @@ class GroupWalk:
             seconds=time.monotonic() - self._started,
             uploads=self._table.uploads.counts,
             bad_kinds=self._landing.bad_kinds(),
-            lacks_native=self._task.has_native and self._lines is not None and find_native() is None,
+            lacks_native=self._task.wants_native and self._lines is not None and find_native() is None,
         )
 
     def _read_files(self, group: FileGroup) -> tuple[FileOutcome, ...]:
