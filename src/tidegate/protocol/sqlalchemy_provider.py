@@ -59,7 +59,10 @@ class SqlAlchemyMetadataProvider(DatabaseMetadataProvider):
         waiting = {"postgresql": {"connect_timeout": SECONDS}}
         try:
             self._engine = sa.create_engine(
-                self._address,
+                # Our extra installs psycopg; SQLAlchemy 2.0 would look for psycopg2.
+                self._address.set(drivername="postgresql+psycopg")
+                if self._address.drivername == "postgresql"
+                else self._address,
                 # A continuous run would keep a connection open for hours, to use it for moments.
                 poolclass=sa.NullPool,
                 # SQLAlchemy prints the values of a failed statement, and a watermark may be anybody's data.

@@ -63,9 +63,8 @@ class JdbcColumns(DatabaseColumns):
         A column ``declared`` as text keeps the database's text; one declared as a decimal is parsed into it.
         """
         wanted = {} if declared is None else {field.name.lower(): field.dataType for field in declared}
-        came = {field.name: field.dataType for field in frame.schema}
         columns = [
-            _restore_values(way, self._type(name, way.kind), came[name], wanted.get(name.lower()))
+            _restore_values(way, self._type(name, way.kind), wanted.get(name.lower()))
             for name, way in self.ways.items()
         ]
         return frame.select(*columns)
@@ -92,7 +91,7 @@ def _database_field(field: StructField) -> DatabaseField:
     )
 
 
-def _restore_values(way: ColumnTransfer, kind: DataType, came: DataType, declared: DataType | None) -> Column:
+def _restore_values(way: ColumnTransfer, kind: DataType, declared: DataType | None) -> Column:
     from pyspark.sql.types import DecimalType, StringType
 
     name = way.field.name
@@ -101,11 +100,9 @@ def _restore_values(way: ColumnTransfer, kind: DataType, came: DataType, declare
         kind = declared
     if way.is_text and isinstance(declared, StringType):
         kind = declared
-    if way.is_text and not isinstance(kind, StringType):
-        column = _exact(column, kind, name)
-    elif kind != came:
-        column = column.cast(kind)
-    return column.alias(name, metadata={})
+    is_parsed = way.is_text and not isinstance(kind, StringType)
+    # Cast even to the same type: that drops the driver's metadata, for which Spark 4.0 ignores `metadata={}`.
+    return (_exact(column, kind, name) if is_parsed else column.cast(kind)).alias(name)
 
 
 def _exact(text: Column, kind: DataType, name: str) -> Column:

@@ -124,9 +124,8 @@ def _simplify_column(field: StructField, *, is_uuid: bool) -> Column:
     column = exact_column(field.name)
     if is_uuid:
         return f.regexp_replace(f.lower(f.hex(column)), _HYPHENS, "$1-$2-$3-$4-$5").alias(field.name)
-    bare = _simplify_type(field.dataType)
-    column = column if bare == field.dataType else column.cast(bare)
-    return column.alias(field.name, metadata={})
+    # Cast even to the same type: that drops the field's own metadata, for which Spark 4.0 ignores `metadata={}`.
+    return column.cast(_simplify_type(field.dataType)).alias(field.name)
 
 
 def _simplify_type(kind: DataType) -> DataType:
