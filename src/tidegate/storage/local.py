@@ -80,7 +80,11 @@ class LocalInput(io.RawIOBase):
 
     def __init__(self, path: str, uri: str, etag: str | None, size: int | None) -> None:
         self._uri = uri
-        self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by close()
+        try:
+            self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by close()
+        except OSError:
+            super().close()  # else Python 3.13 calls close() later and reports that it failed
+            raise
         found = os.fstat(self._file.fileno())
         self._etag = etag if etag is not None else etag_of(found)
         try:
