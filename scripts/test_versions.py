@@ -19,8 +19,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 VERSIONS = ("4.0", "4.1", "4.2")
-APART = ("pyspark", "delta-spark", "tidegate")
-"""Installed apart from the pinned ones: delta-spark caps pyspark below the newest patch release."""
+APART = ("pyspark", "delta-spark", "tidegate", "tidegate-native")
+"""Installed apart from the others: delta-spark caps pyspark below the newest patch release, ours are built here."""
 
 _KILLS = ("tests/spark/test_column_kills.py", "tests/spark/test_process_faults.py", "tests/spark/test_spark_faults.py")
 _SESSIONS = ("tests/spark/test_sessions.py", "tests/spark/test_worker_pythons.py", "tests/spark/test_ended_workers.py")
@@ -125,7 +125,7 @@ def main(chosen: Sequence[str]) -> int:
         if version not in VERSIONS:
             sys.exit(f"no Spark {version} here: choose from {', '.join(VERSIONS)}")
         home = folder / version
-        python = make_environment(home, requirements("test"), pins(), f"{version}.*")
+        python = make_environment(home, requirements("spark", "test"), pins(), f"{version}.*")
         name = f"{version_of(python, 'pyspark')}, Python {_python_version(python)}"
         rows[name] = {
             suite: run_suite(python, (*arguments, *_QUIET.get(version, ())), home / f"{suite.replace(' ', '-')}.log")
