@@ -25,6 +25,7 @@ from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.errors import SourceError
 from tidegate.sources.reader import GreatestValues
 from tidegate.spark.engine import open_reader
+from tidegate.spark.jars import read_spark_version
 from tidegate.specs.columns import ColumnSource, JdbcRead, NullWatermark, Value, WatermarkMode
 from tidegate.specs.locations import Options, Secret
 from tidegate.specs.project import SchemaSpec
@@ -197,6 +198,10 @@ def test_a_spark_connect_server_reads_the_same(mariadb: mariadb_server.Server, d
         text=True,
         check=False,
     )
+    if (read_spark_version() or "").startswith("4.0."):  # its Connect does not pass on what a database calls its types
+        assert "use Spark 4.1 or newer" in done.stderr
+        assert not (table / "_delta_log").exists()
+        return
     assert done.returncode == 0, done.stderr[-3000:]
     found = pa.table(DeltaTable(table).scan()).sort_by("id").select(["id", "made"]).to_pylist()
     assert [(row["id"], row["made"]) for row in found] == [
