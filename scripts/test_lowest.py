@@ -18,7 +18,7 @@ SUITES = {
     "Spark": ("tests/spark",),
 }
 
-# Old versions use what their newer neighbours deprecate; PySpark 4.0 leaves sockets open.
+# Old versions use what their newer neighbours deprecate; PySpark leaves sockets open before 4.2.
 _QUIET = ("DeprecationWarning", "FutureWarning", "ResourceWarning", "pytest.PytestUnraisableExceptionWarning")
 
 _OURS = ("test", "dev", "docs")

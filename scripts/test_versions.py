@@ -34,8 +34,9 @@ SUITES: dict[str, tuple[str, ...]] = {
 }
 """By column of the table: what pytest runs. The tables in ``tests/compat`` were written under Spark 4.2."""
 
-_QUIET = {"4.0": ("-W", "ignore::ResourceWarning", "-W", "ignore::pytest.PytestUnraisableExceptionWarning")}
-"""PySpark 4.0 leaves sockets open, and warnings are errors in our tests."""
+_LEAKS = ("-W", "ignore::ResourceWarning", "-W", "ignore::pytest.PytestUnraisableExceptionWarning")
+_QUIET = {"4.0": _LEAKS, "4.1": _LEAKS}
+"""PySpark leaves sockets open before 4.2, and warnings are errors in our tests."""
 
 
 def requirements(*extras: str) -> list[str]:
