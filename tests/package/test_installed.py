@@ -107,7 +107,7 @@ def test_without_spark_the_local_engine_appends(plain: Environment) -> None:
     (work / "orders" / "1.csv").write_text("id,name\n1,one\n2,two\n")
     (work / "own.yml").write_text(OWN)
     assert "2 rows" in plain.run("tidegate", "run", "own.yml", "--engine", "local")
-    assert "fail" not in plain.run("tidegate", "doctor", "own.yml", "--engine", "local")
+    assert "nothing failed" in plain.run("tidegate", "doctor", "own.yml", "--engine", "local")
     assert "not installed" in plain.run("tidegate", "version")
 
 
