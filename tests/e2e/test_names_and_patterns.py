@@ -80,7 +80,7 @@ def test_patterns_mean_the_same_for_letters_and_for_files(pattern: str, fits: bo
     path = f"{DAY}/1.ndjson"
     letter = Letter("id", "record", "p", "s", None, "run", file=path)  # type: ignore[arg-type]
     assert [
-        DeadLetterSelection(file=pattern).takes(letter),
+        DeadLetterSelection(file=pattern).selects(letter),
         FilesQuery(pattern).matches(path),
         Selection(pattern).selects(path),
     ] == [fits] * 3
