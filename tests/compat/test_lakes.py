@@ -116,7 +116,7 @@ LATER = ("not looked for: late files ", "partition_filter leaves out ")
 """How sentences begin that are said since the fixtures were made."""
 ELSEWHERE = ("a run that began at ",)
 """How sentences begin that are said of a run that died on another machine, or before this one was started."""
-LATER_KEYS = frozenset({"empty", "engine", "future_seals", "last_commit_at", "left_out", "requests_by_time", "table"})
+LATER_KEYS = frozenset({"empty", "engine", "future_seals", "last_commit_at", "left_out", "requests_by_time"})
 """Keys that are printed since then."""
 
 
@@ -127,7 +127,9 @@ def plain(value: Any) -> Any:
 
 def without_later(said: dict[str, Any]) -> dict[str, Any]:
     lists = {key: said[key] for key in ("notes", "remarks") if isinstance(said.get(key), list)}
-    known = {key: value for key, value in without_counts(said).items() if key not in LATER_KEYS}
+    # The name of a table came later; a column that is compared with the table's has such a key, too.
+    later = LATER_KEYS | ({"table"} if "table_uri" in said else set())
+    known = {key: value for key, value in without_counts(said).items() if key not in later}
     if isinstance(said.get("printed"), list):  # checks, of which the engine's came later
         known["printed"] = [entry for entry in said["printed"] if entry.get("name") != "engine"]
     return known | {
