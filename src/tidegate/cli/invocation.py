@@ -231,7 +231,9 @@ class Confirmation:
 
 def is_terminal(stream: TextIO) -> bool:
     """Whether a stream is a terminal that can draw."""
-    return stream.isatty() and os.environ.get("TERM") != "dumb"
+    # While it draws, rich puts a stream of its own in place, which before rich 15 says that it is no terminal.
+    behind = getattr(stream, "rich_proxied_file", stream)
+    return bool(behind.isatty()) and os.environ.get("TERM") != "dumb"
 
 
 def print_json(value: Mapping[str, Any], mask: Mask | None = None) -> None:
