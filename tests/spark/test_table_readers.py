@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PySparkException
 
 from support.errors import raises
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, watermark_operator
@@ -15,6 +19,7 @@ from tidegate.errors import ConfigError, SourceError
 from tidegate.sources.reader import GreatestValues, Reader
 from tidegate.spark.engine import open_reader
 from tidegate.spark.filters import apply_watermark_filter, greatest_of
+from tidegate.spark.readers.tables import find_overlooked
 from tidegate.specs.columns import ColumnSource, TableFormat, TableRead, Value, WatermarkMode
 from tidegate.specs.locations import Location
 from tidegate.specs.project import SchemaSpec
@@ -139,3 +144,41 @@ def test_what_is_not_there_is_named(spark: SparkSession, tmp_path: Path) -> None
     for format_ in (TableFormat.DELTA, TableFormat.PARQUET):
         with raises(SourceError, "orders", "source_uri", "'type'"):
             opened(spark, tmp_path, format_).read(above(id=1))
+
+
+LAYOUTS = {
+    "flat": ("a", "b"),
+    "partitions": ("day=1/a", "day=2/b"),
+    "hidden": ("a", "_old/b", ".c/d", "_e"),
+    "below alone": ("year/a", "year/b"),
+    "top and below": ("a", "late/b"),
+    "top and partitions": ("a", "day=1/b"),
+    "below and partitions": ("late/a", "day=1/b"),
+    "below partitions": ("day=1/late/a", "day=2/b"),
+    "above partitions": ("year/day=1/a", "year/day=2/b"),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_parquet_files_that_spark_would_leave_out_are_named(spark: SparkSession, tmp_path: Path, layout: str) -> None:
+    root = tmp_path / "parquet"
+    wanted = set()
+    for number, path in enumerate(f"{name}.parquet" for name in LAYOUTS[layout]):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"at": pa.array([hours(number)], pa.timestamp("us", "UTC"))}), root / path)
+        if layout != "hidden" or path == "a.parquet":
+            wanted.add(hours(number))
+
+    def rows() -> set[datetime]:
+        return {row["at"].astimezone(UTC) for row in spark.read.parquet(str(root)).select("at").collect()}
+
+    reader = opened(spark, root.parent, TableFormat.PARQUET)
+    overlooked = find_overlooked(sorted(str(path.relative_to(root)) for path in root.rglob("*.parquet")))
+    if overlooked is None:
+        assert rows() == wanted
+        assert reader.greatest(above(at=None)).values == {"at": max(wanted)}
+    else:
+        with contextlib.suppress(PySparkException):
+            assert rows() < wanted
+        with raises(SourceError, overlooked, "*.parquet"):
+            reader.greatest(above(at=None))

@@ -14,7 +14,7 @@ greatest watermark values, so the batch itself gives the new watermark.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from tidegate.core.files.discovery import Reason
 from tidegate.core.files.plan import FileSlice
 from tidegate.errors import EnvironmentProblem, SourceError
 from tidegate.formats.excel import WorkbookScan, infer_workbooks, workbooks_of
+from tidegate.reports.wording import visible
 from tidegate.schema.types import arrow_schema
 from tidegate.sources.file_discovery import refuse_left_out
 from tidegate.sources.reader import kinds_of_times
@@ -71,31 +72,58 @@ class TableReader(FrameReader):
         with name_source_in_errors(self._source.name, self._remedy):
             if self._read.format is TableFormat.DELTA:
                 return self._delta(path)
-            self._check_links()
+            self._check_layout()
             # Otherwise Spark takes the columns of one file for those of all.
             reader = self._session.read.option("mergeSchema", "true")
             if self._read.pattern:
                 reader = reader.option("pathGlobFilter", self._read.pattern).option("recursiveFileLookup", "true")
             return reader.parquet(path)
 
-    def _check_links(self) -> None:
-        """Refuse symbolic links: Spark follows them all and would read a file under each of its names."""
+    def _check_layout(self) -> None:
+        """Refuse what Spark would read twice (links), or leave out without a word (files outside its partitions)."""
         location, scope = self._read.location, Scope(follow_links=self._read.follow_links)
         store = open_store(location)
-        if split_uri(location.uri)[0] != "file" or not store.exists():
+        is_local = split_uri(location.uri)[0] == "file"
+        if (is_local and not store.exists()) or (self._read.pattern and not is_local):
             return
-        for _ in store.list(scope=scope):
-            pass
+        overlooked = find_overlooked(info.path for info in store.list(scope=scope))
         refuse_left_out(scope, location.uri, "set follow_links: true, or put the files themselves there")
         again = [each for each in scope.left_out if each.reason is Reason.LINK_AGAIN]
         if again:
             raise SourceError(f"{location.uri}: {again[0]}", "remove the link: Spark would read these files twice")
+        # With a pattern Spark looks into all folders.
+        if overlooked is not None and not self._read.pattern:
+            raise SourceError(
+                f"{location.uri}: Spark would leave out {visible(overlooked)}, which is not where the other files are",
+                'set pattern: "*.parquet" to read the files of all folders (folders named key=value are no columns '
+                "then), or name the folder that has the files",
+            )
 
     def _delta(self, path: str) -> DataFrame:
         # Pinned: a commit between the question for the greatest values and the read would give rows above them.
         history = self._session.sql(f"DESCRIBE HISTORY delta.{quote(path)} LIMIT 1")
         version = history.select("version").collect()[0][0]
         return self._session.read.format("delta").option("versionAsOf", version).load(path)
+
+
+def find_overlooked(paths: Iterable[str]) -> str | None:
+    """A file of ``paths`` that Spark does not read without a pattern, or ``None``.
+
+    Once a folder is named key=value, Spark reads the files below such folders alone; else those of the top alone.
+    """
+    top = below = None
+    has_partitions = False
+    for path in paths:
+        *folders, name = path.split("/")
+        if name.startswith(("_", ".")) or any(each.startswith(("_", ".")) and "=" not in each for each in folders):
+            continue
+        if any("=" in each for each in folders):
+            has_partitions = True
+        elif folders:
+            below = below or path
+        else:
+            top = top or path
+    return (below or top) if has_partitions else below
 
 
 NUMBER = "parquet.field.id"
