@@ -31,7 +31,7 @@ from tidegate.formats.json import Decoder
 from tidegate.parquet import parquet_file
 from tidegate.schema.types import arrow_schema
 from tidegate.specs.locations import Location
-from tidegate.specs.project import FieldSpec, Numbers
+from tidegate.specs.table import FieldSpec, Numbers
 from tidegate.tasks.read_task import GroupResult, ReadTask
 from tidegate.tasks.task import read_group_at_once
 

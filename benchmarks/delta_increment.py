@@ -18,7 +18,8 @@ from tidegate.spark.readers.tables import TableReader
 from tidegate.spark.session import open_session
 from tidegate.specs.columns import ColumnSource, TableFormat, TableRead
 from tidegate.specs.locations import Location
-from tidegate.specs.project import SchemaSpec, SparkSpec
+from tidegate.specs.project import SparkSpec
+from tidegate.specs.table import SchemaSpec
 
 COLUMNS = (
     "id",

@@ -25,8 +25,9 @@ import pyarrow.parquet as pq
 from benchmarks.report import machine, medians, store, table
 from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.schema.types import arrow_schema
+from tidegate.specs.files import Format
 from tidegate.specs.locations import Location
-from tidegate.specs.project import FieldSpec, Format
+from tidegate.specs.table import FieldSpec
 from tidegate.tasks.read_task import ReadTask
 from tidegate.tasks.task import read_group_at_once
 

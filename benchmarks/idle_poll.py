@@ -34,8 +34,8 @@ from tidegate.core.files.advance import advance
 from tidegate.core.files.planner import Sizing, plan_paths
 from tidegate.core.files.state import Covered, PathState
 from tidegate.sources.file_discovery import discover
+from tidegate.specs.files import LateFiles, PathSource
 from tidegate.specs.locations import Location
-from tidegate.specs.project import LateFiles, PathSource
 from tidegate.storage.options import absolute_uri
 from tidegate.storage.port import ObjectStore
 from tidegate.storage.stores import open_store

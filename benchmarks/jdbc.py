@@ -34,7 +34,8 @@ from tidegate.spark.readers.jdbc import JdbcReader
 from tidegate.spark.session import open_session
 from tidegate.specs.columns import ColumnSource, JdbcRead, RowReader
 from tidegate.specs.locations import Secret
-from tidegate.specs.project import SchemaSpec, SparkSpec
+from tidegate.specs.project import SparkSpec
+from tidegate.specs.table import SchemaSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

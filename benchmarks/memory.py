@@ -23,7 +23,9 @@ from tidegate.core.files.plan import FileSlice, FileGroup as Unit
 from tidegate.tasks.read_task import read_task
 from tidegate.tasks.task import read_group_at_once
 from tidegate.specs.locations import Location
-from tidegate.specs.project import PathSource, PipelineSpec, SchemaSpec, SinkSpec
+from tidegate.specs.files import PathSource
+from tidegate.specs.project import PipelineSpec
+from tidegate.specs.table import (SchemaSpec, SinkSpec)
 source, table, name, size = sys.argv[1:5]
 fields = tuple(field_from_json(each) for each in json.loads(sys.argv[5]))
 pipeline = PipelineSpec("p", (), SchemaSpec(fields), SinkSpec(Location(table)))

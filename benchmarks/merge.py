@@ -30,7 +30,8 @@ from tidegate.spark.loading.strategies import load_frame
 from tidegate.spark.session import open_session
 from tidegate.specs.columns import ColumnSource, FunctionRead, Load, LoadType
 from tidegate.specs.locations import Location
-from tidegate.specs.project import PipelineSpec, SchemaSpec, SinkSpec, SparkSpec
+from tidegate.specs.project import PipelineSpec, SparkSpec
+from tidegate.specs.table import SchemaSpec, SinkSpec
 from tidegate.storage.stores import open_store
 from tidegate.tasks.row_task import Batch, row_task
 

@@ -37,8 +37,8 @@ from tidegate.protocol.store import PositionStore, open_delta
 from tidegate.protocol.table import Add, CommitNote
 from tidegate.runs.file_source import FILES_PER_PLAN
 from tidegate.sources.file_discovery import discover
+from tidegate.specs.files import LateFiles, Lateness, PathSource
 from tidegate.specs.locations import Location
-from tidegate.specs.project import LateFiles, Lateness, PathSource
 from tidegate.storage.stores import open_store
 
 ADDS = 10_000

@@ -34,8 +34,9 @@ from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.schema.inference import infer_json
 from tidegate.schema.literals import describe_reader
 from tidegate.schema.types import arrow_schema
+from tidegate.specs.files import Format
 from tidegate.specs.locations import Location
-from tidegate.specs.project import FieldSpec, Format
+from tidegate.specs.table import FieldSpec
 from tidegate.tasks.dead_letters import DeadLetterTarget
 from tidegate.tasks.read_task import GroupResult, ReadTask
 from tidegate.tasks.task import read_group_at_once

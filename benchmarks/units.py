@@ -38,7 +38,8 @@ from tidegate.spark.session import open_session
 from tidegate.spark.work_units import carry_out_tasks
 from tidegate.specs.columns import FunctionRead, HttpRead
 from tidegate.specs.locations import Location
-from tidegate.specs.project import FieldSpec, PipelineSpec, SchemaSpec, SinkSpec, SparkSpec
+from tidegate.specs.project import PipelineSpec, SparkSpec
+from tidegate.specs.table import FieldSpec, SchemaSpec, SinkSpec
 from tidegate.specs.units import Replace, UnitSource
 from tidegate.storage.stores import open_store
 from tidegate.tasks.row_task import Batch, row_task

@@ -29,7 +29,8 @@ from tidegate.parquet.partitions import Partitioning
 from tidegate.parquet.writer import RollingWriter, WriterSettings
 from tidegate.spark.session import open_session
 from tidegate.specs.locations import Location
-from tidegate.specs.project import ParquetCodec, PartitionBy, SparkSpec
+from tidegate.specs.project import SparkSpec
+from tidegate.specs.table import ParquetCodec, PartitionBy
 from tidegate.storage.port import Upload
 from tidegate.storage.stores import open_store
 

@@ -154,36 +154,36 @@ if TYPE_CHECKING:
     from tidegate.specs.columns import TableRead as TableRead
     from tidegate.specs.columns import WatermarkMode as WatermarkMode
     from tidegate.specs.columns import WatermarkParams as WatermarkParams
+    from tidegate.specs.files import Compression as Compression
+    from tidegate.specs.files import Format as Format
+    from tidegate.specs.files import LateFiles as LateFiles
+    from tidegate.specs.files import Lateness as Lateness
+    from tidegate.specs.files import PartitionFilter as PartitionFilter
+    from tidegate.specs.files import PathSource as PathSource
+    from tidegate.specs.files import Tracking as Tracking
     from tidegate.specs.locations import Location as Location
     from tidegate.specs.locations import Options as Options
     from tidegate.specs.locations import Secret as Secret
-    from tidegate.specs.project import Compression as Compression
     from tidegate.specs.project import Delivery as Delivery
     from tidegate.specs.project import EngineKind as EngineKind
     from tidegate.specs.project import ErrorHandling as ErrorHandling
-    from tidegate.specs.project import Evolution as Evolution
-    from tidegate.specs.project import FieldSpec as FieldSpec
-    from tidegate.specs.project import Format as Format
-    from tidegate.specs.project import LateFiles as LateFiles
-    from tidegate.specs.project import Lateness as Lateness
-    from tidegate.specs.project import Maintenance as Maintenance
-    from tidegate.specs.project import Numbers as Numbers
     from tidegate.specs.project import OnBadRecord as OnBadRecord
     from tidegate.specs.project import OnConflict as OnConflict
-    from tidegate.specs.project import ParquetCodec as ParquetCodec
-    from tidegate.specs.project import PartitionBy as PartitionBy
-    from tidegate.specs.project import PartitionFilter as PartitionFilter
-    from tidegate.specs.project import PathSource as PathSource
     from tidegate.specs.project import PipelineSpec as PipelineSpec
     from tidegate.specs.project import ProjectSpec as ProjectSpec
     from tidegate.specs.project import ProviderKind as ProviderKind
-    from tidegate.specs.project import SchemaSpec as SchemaSpec
-    from tidegate.specs.project import SinkSpec as SinkSpec
     from tidegate.specs.project import SparkSpec as SparkSpec
     from tidegate.specs.project import StagingSpec as StagingSpec
     from tidegate.specs.project import StateSpec as StateSpec
-    from tidegate.specs.project import Tracking as Tracking
     from tidegate.specs.project import TransformSpec as TransformSpec
+    from tidegate.specs.table import Evolution as Evolution
+    from tidegate.specs.table import FieldSpec as FieldSpec
+    from tidegate.specs.table import Maintenance as Maintenance
+    from tidegate.specs.table import Numbers as Numbers
+    from tidegate.specs.table import ParquetCodec as ParquetCodec
+    from tidegate.specs.table import PartitionBy as PartitionBy
+    from tidegate.specs.table import SchemaSpec as SchemaSpec
+    from tidegate.specs.table import SinkSpec as SinkSpec
     from tidegate.specs.units import Bounding as Bounding
     from tidegate.specs.units import FileFormat as FileFormat
     from tidegate.specs.units import FileRead as FileRead
@@ -258,11 +258,12 @@ _NAMES = {
         "TableFormat TableRead WatermarkMode WatermarkParams"
     ),
     "specs.locations": "Location Options Secret",
+    "specs.files": "Compression Format LateFiles Lateness PartitionFilter PathSource Tracking",
     "specs.project": (
-        "Compression Delivery EngineKind ErrorHandling Evolution FieldSpec Format LateFiles Lateness Maintenance "
-        "Numbers OnBadRecord OnConflict ParquetCodec PartitionBy PartitionFilter PathSource PipelineSpec ProjectSpec "
-        "ProviderKind SchemaSpec SinkSpec SparkSpec StagingSpec StateSpec Tracking TransformSpec"
+        "Delivery EngineKind ErrorHandling OnBadRecord OnConflict PipelineSpec ProjectSpec ProviderKind SparkSpec "
+        "StagingSpec StateSpec TransformSpec"
     ),
+    "specs.table": "Evolution FieldSpec Maintenance Numbers ParquetCodec PartitionBy SchemaSpec SinkSpec",
     "specs.units": (
         "Bounding FileFormat FileRead InputFormat NotFound PartialPartition PartitionKind RangeParam Replace "
         "Rounding SecondaryInput Span SubRange TimeRange TimeWatermark UnitSource UnitWatermark WorkUnits"

@@ -19,7 +19,7 @@ from tidegate.config.work_units import MS_KEYS
 from tidegate.errors import ConfigError
 from tidegate.migrate.foreign import FOREIGN
 from tidegate.schema.names import CONTAINERS, MADE_COLUMNS, SCALARS
-from tidegate.specs.project import Lateness
+from tidegate.specs.files import Lateness
 from tidegate.specs.units import PartialPartition
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "configuration.md"

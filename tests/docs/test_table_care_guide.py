@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tidegate.specs.project import ALLOWED_PROPERTIES, why_not
+from tidegate.specs.table import ALLOWED_PROPERTIES, why_not
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "table-care.md").read_text(encoding="utf-8")
 

@@ -18,7 +18,7 @@ from tidegate.errors import ConfigError, SourceError, TidegateError, WatermarkEr
 from tidegate.reports.replay import ColumnReplayReport
 from tidegate.runs.in_process import ArrowReader
 from tidegate.specs.columns import ColumnSource
-from tidegate.specs.project import SchemaSpec
+from tidegate.specs.table import SchemaSpec
 from tidegate.tasks.row_task import RowsWritten, RowTask
 
 

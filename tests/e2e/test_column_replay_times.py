@@ -21,7 +21,7 @@ from tidegate.reports.replay import ColumnReplayReport
 from tidegate.runs.in_process import ArrowReader
 from tidegate.sources.reader import GreatestValues
 from tidegate.specs.columns import ColumnSource, TableRead, Value
-from tidegate.specs.project import SchemaSpec
+from tidegate.specs.table import SchemaSpec
 
 LOCAL = pa.schema([pa.field("id", pa.int64()), pa.field("at", pa.timestamp("us"))])
 DAY = datetime(2026, 1, 1)

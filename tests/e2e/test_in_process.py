@@ -29,7 +29,8 @@ from tidegate.schema.types import TIMESTAMP
 from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork, UnitWritten
 from tidegate.specs.columns import ColumnSource, FunctionRead
 from tidegate.specs.locations import Location, Secret
-from tidegate.specs.project import FieldSpec, PipelineSpec, SchemaSpec, SinkSpec
+from tidegate.specs.project import PipelineSpec
+from tidegate.specs.table import FieldSpec, SchemaSpec, SinkSpec
 from tidegate.specs.units import UnitSource
 
 NUMBERS: list[int] = []

@@ -37,7 +37,8 @@ from tidegate.sources.reader import GreatestValues
 from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork, UnitWritten
 from tidegate.specs.columns import ColumnSource, JdbcRead, RowReader, WatermarkMode
 from tidegate.specs.locations import Location, Options, Secret
-from tidegate.specs.project import FieldSpec, PipelineSpec, SchemaSpec, SinkSpec
+from tidegate.specs.project import PipelineSpec
+from tidegate.specs.table import FieldSpec, SchemaSpec, SinkSpec
 from tidegate.specs.units import UnitSource
 
 WORKER = Path(__file__).parents[1] / "faults" / "column_worker.py"

@@ -32,7 +32,7 @@ from tidegate.runs.loop import Loop
 from tidegate.sources.reader import GreatestValues, StreamedRows
 from tidegate.specs.columns import ColumnSource, TableFormat, TableRead
 from tidegate.specs.locations import Location
-from tidegate.specs.project import SchemaSpec
+from tidegate.specs.table import SchemaSpec
 
 WORKER = Path(__file__).parents[1] / "faults" / "column_worker.py"
 

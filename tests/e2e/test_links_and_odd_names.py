@@ -35,18 +35,10 @@ from tidegate.sources.units.input_files import input_files
 from tidegate.sources.units.work import Variables
 from tidegate.spark.readers.tables import TableReader
 from tidegate.specs.columns import TableFormat, TableRead
+from tidegate.specs.files import Format, PartitionFilter, PathSource, Tracking
 from tidegate.specs.locations import Location
-from tidegate.specs.project import (
-    FieldSpec,
-    Format,
-    PartitionFilter,
-    PathSource,
-    PipelineSpec,
-    ProjectSpec,
-    SchemaSpec,
-    SinkSpec,
-    Tracking,
-)
+from tidegate.specs.project import PipelineSpec, ProjectSpec
+from tidegate.specs.table import FieldSpec, SchemaSpec, SinkSpec
 from tidegate.storage.options import absolute_uri
 from tidegate.storage.stores import open_store
 

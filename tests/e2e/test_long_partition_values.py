@@ -26,7 +26,8 @@ from tidegate.runs.loop import Loop
 from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork, UnitWritten
 from tidegate.specs.columns import FunctionRead
 from tidegate.specs.locations import Location
-from tidegate.specs.project import PartitionBy, PipelineSpec, SchemaSpec, SinkSpec
+from tidegate.specs.project import PipelineSpec
+from tidegate.specs.table import PartitionBy, SchemaSpec, SinkSpec
 from tidegate.specs.units import UnitSource
 
 FIELDS = [{"name": "id", "type": "int64"}, {"name": "k", "type": "string"}]

@@ -12,7 +12,7 @@ from support.errors import raises
 from support.lake import Lake
 from tidegate.errors import ConfigError
 from tidegate.failpoints import InjectedFailure, arm
-from tidegate.specs.project import ALLOWED_PROPERTIES, why_not
+from tidegate.specs.table import ALLOWED_PROPERTIES, why_not
 
 WANTED = {"delta.appendOnly": "true", "delta.logRetentionDuration": "interval 60 days"}
 

@@ -13,7 +13,7 @@ from laws.ingestion import RULES, Ingestion
 from laws.strategies import fates, few_partitions, hour_partitions, unordered_partitions, world_paths
 from laws.world import NOW
 from tidegate.core.files.paths import join
-from tidegate.specs.project import LateFiles, Lateness
+from tidegate.specs.files import LateFiles, Lateness
 
 
 class InAnyOrder(Ingestion):

@@ -21,7 +21,7 @@ from tidegate.core.files.plan import FileSlice
 from tidegate.errors import TidegateError
 from tidegate.formats.parquet import ParquetFormat
 from tidegate.formats.strict_lines import RecordRules
-from tidegate.specs.project import FieldSpec
+from tidegate.specs.table import FieldSpec
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="forks")]
 

@@ -26,8 +26,9 @@ from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.core.files.state import Covered, Refused
 from tidegate.errors import TidegateError
 from tidegate.schema.types import arrow_schema
+from tidegate.specs.files import Format, PathSource
 from tidegate.specs.locations import Location
-from tidegate.specs.project import FieldSpec, Format, PathSource, SchemaSpec
+from tidegate.specs.table import FieldSpec, SchemaSpec
 from tidegate.tasks.dead_letters import DeadLetterTarget
 from tidegate.tasks.read_task import GroupResult, ReadTask, infer_files, list_files, scan_files
 from tidegate.tasks.task import read_group

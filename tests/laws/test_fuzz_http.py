@@ -22,7 +22,7 @@ from tidegate.sources.http.bounds import Part
 from tidegate.sources.http.responses import Counts, Fetch, Shapes, blocks
 from tidegate.sources.units.work import UnitFailure
 from tidegate.specs.columns import HttpRead, Pagination, PaginationKind, Retries
-from tidegate.specs.project import FieldSpec, SchemaSpec
+from tidegate.specs.table import FieldSpec, SchemaSpec
 from tidegate.tasks.unit_columns import RecordBlocks
 from tidegate.tasks.unit_share import carry_out_here
 

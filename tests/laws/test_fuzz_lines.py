@@ -17,7 +17,7 @@ from tidegate.formats.json import Decoder, blocks, element_lines
 from tidegate.formats.strict_lines import RecordRules
 from tidegate.schema.inference import check_agreement, infer_json
 from tidegate.schema.literals import DEEPEST
-from tidegate.specs.project import FieldSpec, Numbers
+from tidegate.specs.table import FieldSpec, Numbers
 
 pytestmark = [pytest.mark.usefixtures("each_reader"), pytest.mark.timeout(3600)]
 

@@ -24,8 +24,8 @@ from tidegate.core.files.state import (
     encode_paths,
     greatest_path,
 )
+from tidegate.specs.files import PathSource
 from tidegate.specs.locations import Location
-from tidegate.specs.project import PathSource
 
 NOW = datetime(2026, 1, 28, 12, tzinfo=UTC)
 SOURCE = PathSource("s", Location("file:///data"))

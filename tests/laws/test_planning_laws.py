@@ -16,7 +16,7 @@ from tidegate.core.files.paths import sort_key, split
 from tidegate.core.files.plan import FileSlice, Plan
 from tidegate.core.files.planner import OPENING, Sizing, group_files, plan_paths
 from tidegate.core.files.state import PathState
-from tidegate.specs.project import LateFiles, Lateness, PathSource
+from tidegate.specs.files import LateFiles, Lateness, PathSource
 
 SETS = st.lists(world_paths, max_size=15, unique=True)
 SOURCES = st.builds(

@@ -13,7 +13,7 @@ from tidegate.core.files.comparison import reopen_partitions
 from tidegate.core.files.discovery import future_seals, is_due, is_sealed, lower_future_seals
 from tidegate.core.files.paths import Layout, split
 from tidegate.core.files.state import PathState
-from tidegate.specs.project import LateFiles, Lateness, PartitionFilter, PathSource
+from tidegate.specs.files import LateFiles, Lateness, PartitionFilter, PathSource
 
 TIME = datetime(2026, 6, 15, 7, 30, tzinfo=UTC)
 LAYOUTS = ("date=%Y-%m-%d", "date=%Y-%m-%d/hour=%H", "year=%Y/month=%m", "region=eu/dt=%Y-%m-%d")

@@ -28,7 +28,7 @@ from tidegate.protocol.store import open_delta
 from tidegate.runs import staged
 from tidegate.runs.files import PathTracker
 from tidegate.runs.staged import after_step, step_json, step_of, without_step
-from tidegate.specs.project import LateFiles, Lateness
+from tidegate.specs.files import LateFiles, Lateness
 from tidegate.storage.stores import open_store
 
 

@@ -32,7 +32,8 @@ from tidegate.formats.json import (
 from tidegate.formats.strict_lines import RecordRules
 from tidegate.schema.inference import infer_json
 from tidegate.schema.literals import SWITCH, find_native
-from tidegate.specs.project import Compression, FieldSpec, Format, Numbers
+from tidegate.specs.files import Compression, Format
+from tidegate.specs.table import FieldSpec, Numbers
 
 pytestmark = pytest.mark.skipif(find_native() is None, reason="tidegate-native is not installed")
 

@@ -22,7 +22,7 @@ from tidegate.core.files.paths import (
     split,
 )
 from tidegate.core.files.state import PathState
-from tidegate.specs.project import LateFiles, Lateness, PartitionFilter, PathSource
+from tidegate.specs.files import LateFiles, Lateness, PartitionFilter, PathSource
 
 SETS = st.lists(world_paths, min_size=1, max_size=12, unique=True)
 OPEN = source(lateness=Lateness(never=True))

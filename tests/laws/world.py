@@ -40,8 +40,8 @@ from tidegate.core.files.state import (
     drop_window,
     encode_paths,
 )
+from tidegate.specs.files import PathSource
 from tidegate.specs.locations import Location
-from tidegate.specs.project import PathSource
 
 NOW = datetime(2024, 3, 1, 12, 30, tzinfo=UTC)
 SIZING = Sizing(target_bytes=10_000_000, max_files=50, parallelism=4)

@@ -22,7 +22,8 @@ from tidegate.spark.frames import columns_of, write_rows
 from tidegate.spark.loading.strategies import load_frame
 from tidegate.specs.columns import ColumnSource, FunctionRead, Load, Value
 from tidegate.specs.locations import Location
-from tidegate.specs.project import PartitionBy, PipelineSpec, SchemaSpec, SinkSpec, TransformSpec
+from tidegate.specs.project import PipelineSpec, TransformSpec
+from tidegate.specs.table import PartitionBy, SchemaSpec, SinkSpec
 from tidegate.storage.stores import open_store
 from tidegate.tasks.row_task import Batch, RowsWritten, row_task
 

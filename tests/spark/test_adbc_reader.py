@@ -36,7 +36,7 @@ from tidegate.spark.readers.jdbc import AdbcRows, JdbcReader
 from tidegate.spark.readers.jdbc_columns import _exact
 from tidegate.specs.columns import ColumnSource, JdbcRead, RowReader, WatermarkMode
 from tidegate.specs.locations import Secret
-from tidegate.specs.project import FieldSpec, SchemaSpec
+from tidegate.specs.table import FieldSpec, SchemaSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

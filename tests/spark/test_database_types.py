@@ -24,7 +24,7 @@ from tidegate.sources.idle import NoAnswer, nulls_if_idle
 from tidegate.spark.engine import open_reader
 from tidegate.specs.columns import ColumnSource, JdbcRead, RowReader
 from tidegate.specs.locations import Secret
-from tidegate.specs.project import FieldSpec, SchemaSpec
+from tidegate.specs.table import FieldSpec, SchemaSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

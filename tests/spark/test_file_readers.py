@@ -23,7 +23,8 @@ from tidegate.spark.filters import greatest_of
 from tidegate.spark.frames import columns_of
 from tidegate.specs.columns import ColumnSource, CsvOptions, FunctionRead, TableFormat, TableRead
 from tidegate.specs.locations import Location, Options
-from tidegate.specs.project import FieldSpec, PipelineSpec, SchemaSpec, SinkSpec
+from tidegate.specs.project import PipelineSpec
+from tidegate.specs.table import FieldSpec, SchemaSpec, SinkSpec
 from tidegate.tasks.row_task import row_task
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from tidegate.specs.columns import (
     WatermarkParams,
 )
 from tidegate.specs.locations import Secret
-from tidegate.specs.project import FieldSpec, SchemaSpec
+from tidegate.specs.table import FieldSpec, SchemaSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -24,7 +24,7 @@ from tidegate.sources.reader import GreatestValues, Reader
 from tidegate.spark.engine import open_reader
 from tidegate.specs.columns import ColumnSource, NullWatermark, TableFormat, TableRead
 from tidegate.specs.locations import Location
-from tidegate.specs.project import SchemaSpec
+from tidegate.specs.table import SchemaSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

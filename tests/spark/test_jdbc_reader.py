@@ -23,7 +23,7 @@ from tidegate.spark.readers.jdbc import JdbcReader
 from tidegate.spark.readers.jdbc_columns import _exact
 from tidegate.specs.columns import ColumnSource, JdbcRead, NullWatermark, RowReader, Value, WatermarkMode
 from tidegate.specs.locations import Options, Secret
-from tidegate.specs.project import FieldSpec, SchemaSpec
+from tidegate.specs.table import FieldSpec, SchemaSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,7 +15,7 @@ from support.errors import raises
 from tidegate.compat import MergeOverwriteStrategy
 from tidegate.errors import RowsRefused, SchemaMismatch, TableError
 from tidegate.specs.columns import Load, LoadType
-from tidegate.specs.project import PartitionBy
+from tidegate.specs.table import PartitionBy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

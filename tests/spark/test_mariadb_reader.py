@@ -28,7 +28,7 @@ from tidegate.spark.engine import open_reader
 from tidegate.spark.jars import read_spark_version
 from tidegate.specs.columns import ColumnSource, JdbcRead, NullWatermark, Value, WatermarkMode
 from tidegate.specs.locations import Options, Secret
-from tidegate.specs.project import SchemaSpec
+from tidegate.specs.table import SchemaSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

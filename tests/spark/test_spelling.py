@@ -16,7 +16,7 @@ from support.errors import raises
 from support.long_runs import chosen
 from tidegate.errors import SchemaMismatch
 from tidegate.specs.columns import Load, LoadType
-from tidegate.specs.project import PartitionBy
+from tidegate.specs.table import PartitionBy
 from tidegate.specs.units import Replace
 
 if TYPE_CHECKING:

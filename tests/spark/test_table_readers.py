@@ -22,7 +22,7 @@ from tidegate.spark.filters import apply_watermark_filter, greatest_of
 from tidegate.spark.readers.tables import find_overlooked
 from tidegate.specs.columns import ColumnSource, TableFormat, TableRead, Value, WatermarkMode
 from tidegate.specs.locations import Location
-from tidegate.specs.project import SchemaSpec
+from tidegate.specs.table import SchemaSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -16,7 +16,8 @@ from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork, UnitWri
 from tidegate.spark.work_units import carry_out
 from tidegate.specs.columns import FunctionRead
 from tidegate.specs.locations import Location
-from tidegate.specs.project import PipelineSpec, SchemaSpec, SinkSpec
+from tidegate.specs.project import PipelineSpec
+from tidegate.specs.table import SchemaSpec, SinkSpec
 from tidegate.specs.units import UnitSource, WorkUnits
 
 if TYPE_CHECKING:

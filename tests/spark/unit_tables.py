@@ -18,7 +18,8 @@ from tidegate.protocol.store import PositionStore, open_delta
 from tidegate.spark.loading.strategies import unit_frame
 from tidegate.specs.columns import FunctionRead
 from tidegate.specs.locations import Location
-from tidegate.specs.project import PipelineSpec, SchemaSpec, SinkSpec, TransformSpec
+from tidegate.specs.project import PipelineSpec, TransformSpec
+from tidegate.specs.table import SchemaSpec, SinkSpec
 from tidegate.specs.units import Replace, UnitSource
 from tidegate.storage.stores import open_store
 from tidegate.tasks.row_task import Batch, RowsWritten, RowTask, join_results, row_task, write_batches

@@ -18,7 +18,8 @@ from tidegate.spark.jars import TESTED, find_java
 from tidegate.spark.session import open_session, settings
 from tidegate.specs.columns import ColumnSource, JdbcRead, TableFormat, TableRead
 from tidegate.specs.locations import Location, Secret
-from tidegate.specs.project import SchemaSpec, SparkSpec
+from tidegate.specs.project import SparkSpec
+from tidegate.specs.table import SchemaSpec
 
 SESSION_ZONE = "Australia/Lord_Howe"
 WANTED = RowFilter(

@@ -18,7 +18,7 @@ from tidegate.errors import ColumnsChanged, CommitLost, ReplacesTable, SchemaMis
 from tidegate.protocol.change import AppendFiles, Change, DataFile, NextState, ReplaceRows, Written
 from tidegate.protocol.table import CommitNote, arrow_schema, no_rows
 from tidegate.specs.locations import Location
-from tidegate.specs.project import Evolution
+from tidegate.specs.table import Evolution
 from tidegate.storage.memory import forget
 
 TEXT = pa.schema([("id", pa.string()), ("source", pa.string())])

@@ -29,7 +29,7 @@ from tidegate.errors import (
 from tidegate.migrate.foreign import BLIZZARD
 from tidegate.observe.events import Committed, Notice
 from tidegate.protocol.change import DataFile
-from tidegate.specs.project import Evolution
+from tidegate.specs.table import Evolution
 
 
 @pytest.fixture

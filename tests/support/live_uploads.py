@@ -16,7 +16,8 @@ from tidegate import ProjectSpec, RunReport, load
 from tidegate.observe.events import Emit, Event, UploadsChanged
 from tidegate.observe.metrics import METRICS, PREFIX
 from tidegate.observe.pages import serve_metrics, serve_pages
-from tidegate.specs.project import FieldSpec, MetricsSpec
+from tidegate.specs.project import MetricsSpec
+from tidegate.specs.table import FieldSpec
 
 MOST = 2
 FILES = 6

@@ -17,7 +17,8 @@ from tidegate.runs.tracker import UnitBound
 from tidegate.sources.units.inputs import read_units
 from tidegate.specs.columns import FunctionRead
 from tidegate.specs.locations import Location
-from tidegate.specs.project import PipelineSpec, ProjectSpec, SchemaSpec, SinkSpec
+from tidegate.specs.project import PipelineSpec, ProjectSpec
+from tidegate.specs.table import SchemaSpec, SinkSpec
 from tidegate.specs.units import PartitionKind, Span, TimeRange, TimeWatermark, UnitSource, UnitWatermark, WorkUnits
 
 COLUMNS = pa.schema(

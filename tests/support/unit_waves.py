@@ -16,7 +16,8 @@ from servers.api import Api
 from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork, UnitWritten
 from tidegate.specs.columns import HttpRead, Pagination, PaginationKind, Retries
 from tidegate.specs.locations import Location
-from tidegate.specs.project import FieldSpec, PipelineSpec, SchemaSpec, SinkSpec
+from tidegate.specs.project import PipelineSpec
+from tidegate.specs.table import FieldSpec, SchemaSpec, SinkSpec
 from tidegate.specs.units import Bounding, RangeParam, UnitRead, UnitSource, UnitWatermark
 from tidegate.tasks.unit_share import carry_out_here
 

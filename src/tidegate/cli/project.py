@@ -25,8 +25,8 @@ from tidegate.cli.invocation import (
 from tidegate.errors import ConfigError
 from tidegate.migrate.foreign import FOREIGN
 from tidegate.reports.project import DemoStep, ProjectCheck
+from tidegate.specs.files import Format
 from tidegate.specs.masking import recall_mask
-from tidegate.specs.project import Format
 
 if TYPE_CHECKING:
     from tidegate.commands.init import Kind

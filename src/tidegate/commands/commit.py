@@ -55,7 +55,9 @@ from tidegate.runs.staged_units import (
     schema_in,
 )
 from tidegate.runs.tracker import Clock
-from tidegate.specs.project import Delivery, Maintenance, PathSource, PipelineSpec, ProjectSpec, StagingSpec
+from tidegate.specs.files import PathSource
+from tidegate.specs.project import Delivery, PipelineSpec, ProjectSpec, StagingSpec
+from tidegate.specs.table import Maintenance
 from tidegate.storage.port import ObjectInfo, Scope
 
 Confirm = Callable[[FileAdoption], bool]

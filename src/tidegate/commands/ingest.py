@@ -38,9 +38,10 @@ from tidegate.sources.file_discovery import SAMPLE, Order, names_sort_in_time, s
 from tidegate.sources.http.survey import survey_api
 from tidegate.specs.columns import HttpRead
 from tidegate.specs.credentials import credentials_in_address, is_credential, looks_random, may_name_secret
+from tidegate.specs.files import Format, PathSource
 from tidegate.specs.locations import Location, Options, split_address
 from tidegate.specs.masking import Mask, remember
-from tidegate.specs.project import Format, PathSource, ProjectSpec
+from tidegate.specs.project import ProjectSpec
 from tidegate.storage.options import absolute_uri
 from tidegate.storage.port import ObjectInfo, ObjectStore
 from tidegate.storage.stores import comparable_uri, open_store, path_inside

@@ -18,8 +18,8 @@ from tidegate.formats.samples import Sampler
 from tidegate.parquet.partitions import path_values
 from tidegate.protocol.delta import pin_table
 from tidegate.schema.names import MADE_COLUMNS
+from tidegate.specs.files import PathSource
 from tidegate.specs.locations import Location
-from tidegate.specs.project import PathSource
 from tidegate.storage.port import ObjectInfo, ObjectStore
 
 MOST_VALUES = 100

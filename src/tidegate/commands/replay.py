@@ -48,8 +48,9 @@ from tidegate.runs.pass_ import CommitCommand, Lane, Pass
 from tidegate.runs.tracker import AnySource, Clock, PassRules
 from tidegate.schema.dead_letter import REPLAYED
 from tidegate.sources.file_discovery import scope_of
+from tidegate.specs.files import PathSource
 from tidegate.specs.locations import Location
-from tidegate.specs.project import PathSource, ProjectSpec
+from tidegate.specs.project import ProjectSpec
 from tidegate.storage.stores import open_store
 from tidegate.tasks.read_task import GroupResult, ReadTask
 from tidegate.tasks.row_task import FILE_BYTES, rows_of

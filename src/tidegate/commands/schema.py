@@ -49,7 +49,7 @@ from tidegate.schema.evolution import Difference, Kind, differences
 from tidegate.schema.inference import FieldReport, Inference, check_agreement
 from tidegate.schema.names import merge_fields, yaml_lines
 from tidegate.schema.types import arrow_schema, paths_of
-from tidegate.specs.project import Evolution, FieldSpec
+from tidegate.specs.table import Evolution, FieldSpec
 
 EFFECTS = {
     Kind.NEW: "added to the table, null in its old rows",

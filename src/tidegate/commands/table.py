@@ -22,7 +22,7 @@ from tidegate.runs.tracker import AnySource
 from tidegate.schema.evolution import differences, widen
 from tidegate.schema.names import CONTAINERS, SCALARS, decimal_of
 from tidegate.schema.types import scalar_type, type_name
-from tidegate.specs.project import Evolution
+from tidegate.specs.table import Evolution
 from tidegate.storage.local import lock_log
 
 # Each try reads and writes the whole table; a table that is committed to all the time has to rest for this.

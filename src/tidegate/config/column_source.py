@@ -19,7 +19,7 @@ from tidegate.core.columns.look_back import look_back_of
 from tidegate.specs.columns import ColumnSource, FunctionRead, JdbcRead, LookBack, Read, TableRead, WatermarkParams
 from tidegate.specs.keys import Key
 from tidegate.specs.locations import Location, holds_credentials, public_address
-from tidegate.specs.project import SinkSpec
+from tidegate.specs.table import SinkSpec
 
 _TIME = re.compile(r"P(?:(\d{1,6})D)?(?:T(?:(\d{1,6})H)?(?:(\d{1,6})M)?(?:(\d{1,8})S)?)?")
 OWN_KEYS = ("watermark_operator", "watermark_filter", "watermark_window")

@@ -11,9 +11,10 @@ from tidegate.config.document import FLAGS, Items, Notes, Problem, Scalar, Spot
 from tidegate.config.models import Context, Model, Parts, dump, fields, make, part
 from tidegate.config.values import LIST, check, duration, glob, refusal, text, texts, word_of
 from tidegate.specs.columns import CsvOptions
+from tidegate.specs.files import Format, Lateness, PathSource, Tracking
 from tidegate.specs.keys import Key
 from tidegate.specs.locations import Location
-from tidegate.specs.project import Format, Lateness, PathSource, SinkSpec, Tracking
+from tidegate.specs.table import SinkSpec
 from tidegate.storage.stores import keep_apart
 
 _DURATION = re.compile(r"P(?:(\d{1,6})D)?(?:T(?:(\d{1,6})H)?)?")

@@ -35,7 +35,7 @@ from tidegate.config.document import (
 from tidegate.config.values import KINDS, RefusedValue, ValueKind, to_yaml, word_of
 from tidegate.specs.keys import Checked, Key, Range
 from tidegate.specs.locations import Location
-from tidegate.specs.project import SinkSpec
+from tidegate.specs.table import SinkSpec
 from tidegate.storage.stores import TablePlaces
 
 Made = TypeVar("Made")

@@ -16,8 +16,9 @@ from tidegate.config.values import VARIABLE
 from tidegate.config.work_units import same_unit_column_problems
 from tidegate.core.files.discovery import SUFFIXES, accepts
 from tidegate.specs.columns import WHOLE
+from tidegate.specs.files import Format, PathSource
 from tidegate.specs.locations import Location
-from tidegate.specs.project import Format, PathSource, PipelineSpec
+from tidegate.specs.project import PipelineSpec
 from tidegate.specs.units import UnitSource
 from tidegate.storage.stores import comparable_uri, path_inside
 

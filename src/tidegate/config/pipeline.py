@@ -46,8 +46,10 @@ from tidegate.config.work_units import (
 )
 from tidegate.schema.names import RESCUED
 from tidegate.specs.columns import MERGES, WHOLE, ColumnSource, HttpRead, JdbcRead
+from tidegate.specs.files import PathSource
 from tidegate.specs.keys import Key
-from tidegate.specs.project import PathSource, PipelineSpec, SchemaSpec, TransformSpec
+from tidegate.specs.project import PipelineSpec, TransformSpec
+from tidegate.specs.table import SchemaSpec
 from tidegate.specs.units import UnitSource
 from tidegate.storage.stores import comparable_uri
 

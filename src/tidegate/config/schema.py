@@ -10,7 +10,7 @@ from tidegate.config.models import Context, Model, Parts, Shorthand, dump, field
 from tidegate.config.values import check, refusal, text
 from tidegate.schema.names import CONTAINERS, MOST_LEVELS, RESCUED, SCALARS, decimal_of, name_problem
 from tidegate.specs.keys import Key
-from tidegate.specs.project import FieldSpec, SchemaSpec
+from tidegate.specs.table import FieldSpec, SchemaSpec
 
 _NEEDS = {"struct": ("fields",), "list": ("items",), "map": ("keys", "values")}
 _CHILDREN = ("fields", "items", "keys", "values")

@@ -16,7 +16,8 @@ from tidegate.schema.names import MADE_COLUMNS
 from tidegate.specs.columns import MERGES, ColumnSource, Load, LoadType
 from tidegate.specs.keys import Key
 from tidegate.specs.locations import Location
-from tidegate.specs.project import PipelineSpec, SinkSpec, why_not
+from tidegate.specs.project import PipelineSpec
+from tidegate.specs.table import SinkSpec, why_not
 from tidegate.specs.units import UnitSource
 
 _OF_WINDOWS = ("max_delete_fraction", "allow_empty_window")

@@ -19,9 +19,9 @@ from zoneinfo import ZoneInfo, available_timezones
 from tidegate.config.document import FLAGS, Items, Scalar, mask, nearest, sentence
 from tidegate.core.files.paths import compile_glob
 from tidegate.specs.columns import ParamFormat
+from tidegate.specs.files import Lateness
 from tidegate.specs.locations import CATALOG, Location, Options, Secret
 from tidegate.specs.masking import MASK
-from tidegate.specs.project import Lateness
 from tidegate.specs.units import Span
 
 VARIABLE = re.compile(r"\{\{\s*(.*?)\s*\}\}")

@@ -40,7 +40,7 @@ from tidegate.schema.names import name_problem
 from tidegate.specs.columns import FunctionRead, HttpRead, JdbcRead, LoadType
 from tidegate.specs.keys import Checked, CountOrNone, Key, Name
 from tidegate.specs.locations import Location
-from tidegate.specs.project import SinkSpec
+from tidegate.specs.table import SinkSpec
 from tidegate.specs.units import (
     SEGMENT_COLUMN,
     UNIT_COLUMN,

@@ -46,16 +46,10 @@ from tidegate.reports.chaos import PlaceFailures
 from tidegate.reports.run import RunReport
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
+from tidegate.specs.files import PartitionFilter, PathSource
 from tidegate.specs.locations import Location
-from tidegate.specs.project import (
-    FieldSpec,
-    PartitionFilter,
-    PathSource,
-    PipelineSpec,
-    ProjectSpec,
-    SchemaSpec,
-    SinkSpec,
-)
+from tidegate.specs.project import PipelineSpec, ProjectSpec
+from tidegate.specs.table import FieldSpec, SchemaSpec, SinkSpec
 from tidegate.storage.stores import open_store
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from tidegate.formats.strict_lines import TEXTS, BadLine, RecordRules, Suspiciou
 from tidegate.schema.literals import Literal, NotJson, Pairs, compact, parse
 from tidegate.schema.names import decimal_of
 from tidegate.schema.types import TIMESTAMP, arrow_type
-from tidegate.specs.project import FieldSpec
+from tidegate.specs.table import FieldSpec
 
 _WIDEST = 38
 _FLOATS = {pa.float32(): "float32", pa.float64(): "float64"}

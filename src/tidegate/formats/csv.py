@@ -41,7 +41,8 @@ from tidegate.schema.literals import Literal, NotJson, Pairs, compact, excerpt, 
 from tidegate.schema.names import decimal_of, table_names
 from tidegate.schema.types import arrow_type
 from tidegate.specs.columns import CsvOptions
-from tidegate.specs.project import Compression, FieldSpec
+from tidegate.specs.files import Compression
+from tidegate.specs.table import FieldSpec
 
 WIDEST = 100_000
 """A file with more columns is refused: its heading is not one, or its line ends are missing."""

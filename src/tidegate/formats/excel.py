@@ -38,7 +38,8 @@ from tidegate.formats.strict_lines import RecordRules
 from tidegate.schema.inference import check_agreement, infer_json
 from tidegate.schema.names import table_names
 from tidegate.specs.columns import TableRead
-from tidegate.specs.project import FieldSpec, PathSource, SchemaSpec
+from tidegate.specs.files import PathSource
+from tidegate.specs.table import FieldSpec, SchemaSpec
 from tidegate.storage.stores import open_store
 
 PATTERN = "*.xls[xm]"

@@ -33,7 +33,8 @@ from tidegate.formats.port import Decoded, Rejected, batch_of, chunks, one_batch
 from tidegate.formats.strict_lines import BadLine, RecordRules, StrictLineReader
 from tidegate.schema.literals import DEEPEST, find_native
 from tidegate.schema.types import arrow_schema
-from tidegate.specs.project import Compression, FieldSpec, Format
+from tidegate.specs.files import Compression, Format
+from tidegate.specs.table import FieldSpec
 
 BLOCK_BYTES = 4 * 1024 * 1024
 LONGEST_LINE = 64 * 1024 * 1024

@@ -32,7 +32,7 @@ from tidegate.errors import SourceError
 from tidegate.formats.strict_lines import BadLine, RecordRules, StrictLineReader, Suspicious
 from tidegate.schema.literals import Pairs
 from tidegate.schema.types import arrow_schema
-from tidegate.specs.project import Compression
+from tidegate.specs.files import Compression
 from tidegate.storage.port import ObjectStore, SeekableInput
 
 _PLAIN_READ = 1024 * 1024

@@ -28,7 +28,8 @@ from tidegate.schema.inference import Inference, Row, draft_of, infer_cells, inf
 from tidegate.schema.majority import FileColumns, find_majority
 from tidegate.schema.names import DECLARE_OTHERS, MOST_COLUMNS, explain_forbidden, merge_fields
 from tidegate.schema.types import infer_types, kinds_of, kinds_of_fields
-from tidegate.specs.project import FieldSpec, Format, PathSource
+from tidegate.specs.files import Format, PathSource
+from tidegate.specs.table import FieldSpec
 from tidegate.storage.port import ObjectStore
 
 SAMPLED_FILES = 10

@@ -29,7 +29,7 @@ from tidegate.schema.inference import MOMENT
 from tidegate.schema.literals import Literal, NotJson, Pairs, compact, excerpt, join_rescued, kind_of, parse
 from tidegate.schema.names import decimal_of
 from tidegate.schema.types import TIMESTAMP
-from tidegate.specs.project import FieldSpec, Numbers
+from tidegate.specs.table import FieldSpec, Numbers
 
 
 class BadLine(Exception):

@@ -35,7 +35,7 @@ from tidegate.failpoints import failpoint
 from tidegate.parquet.partitions import Partition
 from tidegate.parquet.statistics import delta_statistics, float_columns
 from tidegate.protocol.change import DataFile, RecordRange
-from tidegate.specs.project import ParquetCodec
+from tidegate.specs.table import ParquetCodec
 from tidegate.storage.port import Output
 
 

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from tidegate.errors import TidegateError
 from tidegate.schema.names import spell
 from tidegate.schema.types import TIMESTAMP, arrow_schema
-from tidegate.specs.project import FieldSpec, PartitionBy
+from tidegate.specs.table import FieldSpec, PartitionBy
 from tidegate.storage.port import NameLimits
 
 NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"

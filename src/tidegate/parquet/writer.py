@@ -39,7 +39,7 @@ from tidegate.parquet.parquet_file import (
     uuid7,
 )
 from tidegate.parquet.partitions import Partition, Rows
-from tidegate.specs.project import ParquetCodec
+from tidegate.specs.table import ParquetCodec
 from tidegate.storage.port import ObjectStore, Output, Upload
 
 

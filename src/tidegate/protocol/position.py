@@ -37,7 +37,7 @@ from tidegate.protocol.table import DeltaTablePort, Snapshot, arrow_schema
 from tidegate.schema.inference import Inference
 from tidegate.schema.names import merge_fields
 from tidegate.specs.foreign import ForeignWriter
-from tidegate.specs.project import Evolution
+from tidegate.specs.table import Evolution
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate.errors import ColumnsChanged, ReplacesTable, SchemaMismatch, TableError, UnsupportedTable
 from tidegate.protocol.change import AppendFiles, Change, NoRows, Requirement, SparkWrite, Write, Written
 from tidegate.protocol.table import TableFacts, TableProtocol, arrow_schema
-from tidegate.specs.project import RETENTION, Evolution, is_unknown
+from tidegate.specs.table import RETENTION, Evolution, is_unknown
 
 if TYPE_CHECKING:
     import pyarrow as pa

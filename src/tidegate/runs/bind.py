@@ -32,8 +32,9 @@ from tidegate.runs.tracker import (
     refuse,
 )
 from tidegate.specs.columns import ColumnSource
+from tidegate.specs.files import PathSource, Tracking
 from tidegate.specs.foreign import ForeignWriter
-from tidegate.specs.project import PathSource, PipelineSpec, ProjectSpec, SourceSpec, Tracking
+from tidegate.specs.project import PipelineSpec, ProjectSpec, SourceSpec
 from tidegate.specs.units import UnitSource
 from tidegate.storage.port import ObjectStore
 from tidegate.storage.stores import TablePlaces, keep_apart, open_store

@@ -62,7 +62,7 @@ from tidegate.runs.staged_units import (
     since_version,
 )
 from tidegate.runs.tracker import Clock
-from tidegate.specs.project import Evolution
+from tidegate.specs.table import Evolution
 from tidegate.storage.port import ObjectStore
 
 KIND = "staging"

@@ -32,7 +32,7 @@ from tidegate.reports.wording import count
 from tidegate.runs.file_source import FileSource
 from tidegate.runs.tracker import Clock
 from tidegate.sources.file_discovery import scope_of
-from tidegate.specs.project import PathSource
+from tidegate.specs.files import PathSource
 
 BATCH = 10_000
 

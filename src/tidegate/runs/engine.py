@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tidegate.specs.columns import ColumnSource
     from tidegate.specs.locations import Location
     from tidegate.specs.masking import Mask
-    from tidegate.specs.project import SchemaSpec
+    from tidegate.specs.table import SchemaSpec
     from tidegate.specs.units import UnitSource
     from tidegate.tasks.read_task import CommitLimits, FinishedGroup, Hear, ReadTask
     from tidegate.tasks.row_task import Batch, RowsWritten, RowTask, WorkRows

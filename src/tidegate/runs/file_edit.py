@@ -34,7 +34,7 @@ from tidegate.runs.file_walk import letter_debts, letter_writer
 from tidegate.runs.tracker import ConfirmMove, WatermarkEdit
 from tidegate.schema.dead_letter import READ_AGAIN, Letter
 from tidegate.sources.file_discovery import scope_of
-from tidegate.specs.project import PathSource
+from tidegate.specs.files import PathSource
 from tidegate.storage.port import Scope
 
 

@@ -18,7 +18,7 @@ from tidegate.protocol.change import SourceKey
 from tidegate.protocol.dead_letters import DeadLetterTable
 from tidegate.protocol.position import Position
 from tidegate.runs.tracker import BoundSource, HasDeadLetters, Tracker
-from tidegate.specs.project import PathSource
+from tidegate.specs.files import PathSource
 from tidegate.storage.port import ObjectStore
 
 # Bounds the memory of a first listing; a plan that was cut is followed by another in the same pass.

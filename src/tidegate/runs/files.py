@@ -59,7 +59,8 @@ from tidegate.runs.tracker import (
 from tidegate.schema.names import avro_library
 from tidegate.sources.file_discovery import NameOrder, Order, discover_all, names_sort_in_time, sample_files, scope_of
 from tidegate.sources.file_discovery import discover as discover_paths
-from tidegate.specs.project import Delivery, Format
+from tidegate.specs.files import Format
+from tidegate.specs.project import Delivery
 
 if TYPE_CHECKING:
     from tidegate.reports.reconcile import SourceComparison

@@ -59,7 +59,7 @@ from tidegate.specs.columns import (
 )
 from tidegate.specs.locations import Location
 from tidegate.specs.masking import Mask
-from tidegate.specs.project import FieldSpec, SchemaSpec
+from tidegate.specs.table import FieldSpec, SchemaSpec
 from tidegate.specs.units import UnitSource
 from tidegate.specs.user_code import load_function, name_errors, show
 from tidegate.storage.port import Scope

@@ -46,7 +46,9 @@ from tidegate.schema.inference import SHOWN, Inference, check_agreement
 from tidegate.schema.names import merge_fields
 from tidegate.schema.types import arrow_schema, field_specs, paths_of
 from tidegate.spark.jars import S3
-from tidegate.specs.project import Evolution, FieldSpec, PathSource, PipelineSpec
+from tidegate.specs.files import PathSource
+from tidegate.specs.project import PipelineSpec
+from tidegate.specs.table import Evolution, FieldSpec
 from tidegate.storage.local import announce
 from tidegate.tasks.read_task import FinishedGroup, GroupResult, ReadTask, read_task
 from tidegate.tasks.row_task import WorkRows

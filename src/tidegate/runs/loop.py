@@ -33,7 +33,8 @@ from tidegate.runs.tracker import Clock, Summary, TrackedSource
 from tidegate.schema.literals import find_native
 from tidegate.signals import signals_go_to
 from tidegate.specs.masking import Mask
-from tidegate.specs.project import Delivery, Evolution, PipelineSpec, ProjectSpec, SchemaSpec, SourceSpec
+from tidegate.specs.project import Delivery, PipelineSpec, ProjectSpec, SourceSpec
+from tidegate.specs.table import Evolution, SchemaSpec
 from tidegate.storage.port import ObjectStore
 
 SHOWN_UNKNOWN_FIELDS = 10

@@ -26,7 +26,8 @@ from tidegate.protocol.maintenance import ActiveFile, MaintainedTable, Rewrite, 
 from tidegate.protocol.position import Position
 from tidegate.protocol.table import Add, TableFacts, arrow_schema
 from tidegate.reports.table import TableCareReport
-from tidegate.specs.project import Maintenance, PipelineSpec, SinkSpec
+from tidegate.specs.project import PipelineSpec
+from tidegate.specs.table import Maintenance, SinkSpec
 from tidegate.storage.port import ObjectStore
 from tidegate.storage.stores import open_store
 from tidegate.tasks.read_task import writer_settings

@@ -42,7 +42,7 @@ from tidegate.runs.file_source import FileSource, SourceState
 from tidegate.runs.file_walk import letter_debts, list_coverage
 from tidegate.runs.staged import after_step, without_step
 from tidegate.schema.types import simplify_field
-from tidegate.specs.project import Evolution
+from tidegate.specs.table import Evolution
 from tidegate.storage.port import ObjectStore, SeekableInput
 from tidegate.tasks.read_task import outcome_from_json
 

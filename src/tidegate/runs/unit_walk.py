@@ -38,7 +38,7 @@ from tidegate.sources.units.inputs import read_units
 from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork, UnitWritten
 from tidegate.specs.locations import Location
 from tidegate.specs.masking import Mask
-from tidegate.specs.project import Evolution
+from tidegate.specs.table import Evolution
 from tidegate.specs.units import NotFound, Replace, UnitSource
 from tidegate.tasks.row_task import Batch
 from tidegate.tasks.unit_task import ReplacedUnit, declare_unit_columns

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate.reports.page import Block, Cell, Columns, Gap, Heading, Style, cell, facts, line, source_name, table
 from tidegate.reports.report import Report, View, to_json
 from tidegate.schema.names import field_to_json
-from tidegate.specs.project import FieldSpec
+from tidegate.specs.table import FieldSpec
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tidegate.errors import ReplacesTable, SchemaMismatch
 from tidegate.schema.types import paths_of, simplify_field, simplify_type, type_name
-from tidegate.specs.project import Evolution
+from tidegate.specs.table import Evolution
 
 _INTEGER_DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
 # int64 to float64 is missing on purpose: beyond 2^53 a float does not hold every whole number.

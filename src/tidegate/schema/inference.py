@@ -35,7 +35,7 @@ from tidegate.schema.names import (
     name_problem,
     yaml_lines,
 )
-from tidegate.specs.project import FieldSpec
+from tidegate.specs.table import FieldSpec
 
 MOST_KEYS = 1000
 """An object with more different keys is data, not a struct: it is kept as ``json``."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from tidegate.errors import EnvironmentProblem, SchemaMismatch, TidegateError
-from tidegate.specs.project import FieldSpec
+from tidegate.specs.table import FieldSpec
 
 SCALARS = (
     "string",

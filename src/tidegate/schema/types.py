@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from tidegate.errors import SourceError, TableError
 from tidegate.schema.inference import NUMBER, FieldReport, Inference, cell_kind
 from tidegate.schema.names import DECLARE_OTHERS, check, column_problems, decimal_of, problems
-from tidegate.specs.project import FieldSpec
+from tidegate.specs.table import FieldSpec
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 

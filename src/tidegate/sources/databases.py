@@ -26,7 +26,7 @@ from tidegate.sources.psycopg_driver import PsycopgDriver
 from tidegate.sources.pymysql_driver import PymysqlDriver
 from tidegate.sources.reader import GreatestValues, StreamedRows, column_named, kinds_of_times, needs_spark
 from tidegate.specs.columns import ColumnSource, JdbcRead, WatermarkMode
-from tidegate.specs.project import SchemaSpec
+from tidegate.specs.table import SchemaSpec
 
 DRIVERS: dict[str, type[DatabaseDriver]] = {"psycopg": PsycopgDriver, "PyMySQL": PymysqlDriver}
 """By the name that a dialect gives its driver of Python."""

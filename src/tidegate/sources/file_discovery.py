@@ -59,7 +59,7 @@ from tidegate.core.files.paths import ROOT, Layout, SourceFile, join, sort_key, 
 from tidegate.core.files.state import PathState, SetState
 from tidegate.errors import ObjectMissing, SourceError, StorageError
 from tidegate.reports.wording import visible
-from tidegate.specs.project import LateFiles, PathSource
+from tidegate.specs.files import LateFiles, PathSource
 from tidegate.storage.port import INTERNAL, PAGE, ObjectInfo, ObjectStore, Scope
 
 PAGES_AHEAD = 2

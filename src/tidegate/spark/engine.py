@@ -47,7 +47,8 @@ from tidegate.spark.tasks import (
 from tidegate.spark.work_units import carry_out
 from tidegate.specs.columns import ColumnSource, FunctionRead, HttpRead, JdbcRead, TableFormat, TableRead
 from tidegate.specs.masking import Mask
-from tidegate.specs.project import SchemaSpec, SparkSpec
+from tidegate.specs.project import SparkSpec
+from tidegate.specs.table import SchemaSpec
 from tidegate.tasks.read_task import CommitLimits, GroupResult, Hear, ReadTask
 from tidegate.tasks.row_task import WorkRows
 

@@ -38,7 +38,8 @@ from tidegate.spark.s3a import check_writing, reach
 from tidegate.spark.session import COLUMNAR_INPUT, VARIABLE, derive_session, find_replaced_name, put, quote
 from tidegate.spark.tasks import machine_problem, run_tasks, slot_frame, slot_numbers, task_failure, telling_line
 from tidegate.specs.masking import Mask
-from tidegate.specs.project import ParquetCodec, TransformSpec
+from tidegate.specs.project import TransformSpec
+from tidegate.specs.table import ParquetCodec
 from tidegate.specs.user_code import contain_errors, load_function, show
 from tidegate.storage.stores import open_store
 from tidegate.tasks.row_task import RowsWritten, RowTask, WorkRows, join_results, write_batches

@@ -16,9 +16,9 @@ from typing import Annotated, Any
 from urllib.parse import unquote
 
 from tidegate.specs.columns import ColumnSource, CsvOptions, FunctionRead, HttpRead, JdbcRead, ReadFacts
+from tidegate.specs.files import Compression
 from tidegate.specs.keys import Checked, Columns, Count, CountOrNone, Key, Name, Seconds, Zone
 from tidegate.specs.locations import Location
-from tidegate.specs.project import Compression
 
 UNIT_COLUMN = "_tidegate_unit"
 SEGMENT_COLUMN = "_tidegate_segment"

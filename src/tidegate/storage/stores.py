@@ -14,8 +14,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import StorageError
+from tidegate.specs.files import PathSource
 from tidegate.specs.locations import Location
-from tidegate.specs.project import PathSource, ProjectSpec
+from tidegate.specs.project import ProjectSpec
 from tidegate.storage.local import LocalStore
 from tidegate.storage.memory import MemoryStore, space
 from tidegate.storage.options import check_endpoints, client_settings, of_scheme, retries, split_uri, unknown_option

@@ -28,7 +28,7 @@ from tidegate.schema.dead_letter import (
     letter_schema,
 )
 from tidegate.specs.locations import Location
-from tidegate.specs.project import ParquetCodec
+from tidegate.specs.table import ParquetCodec
 from tidegate.storage.stores import open_store
 
 _SETTINGS = WriterSettings(row_group_size=16 * 1024 * 1024, codec=ParquetCodec.ZSTD)

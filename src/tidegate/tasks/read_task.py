@@ -33,19 +33,10 @@ from tidegate.schema.names import avro_library
 from tidegate.schema.types import arrow_schema
 from tidegate.sources.file_discovery import check_location, list_everything, refuse_left_out, scope_of
 from tidegate.specs.columns import CsvOptions, TableFormat, TableRead
+from tidegate.specs.files import Compression, Format, PathSource
 from tidegate.specs.locations import Location
-from tidegate.specs.project import (
-    Compression,
-    FieldSpec,
-    Format,
-    Numbers,
-    OnBadRecord,
-    PartitionBy,
-    PathSource,
-    PipelineSpec,
-    SchemaSpec,
-    SinkSpec,
-)
+from tidegate.specs.project import OnBadRecord, PipelineSpec
+from tidegate.specs.table import FieldSpec, Numbers, PartitionBy, SchemaSpec, SinkSpec
 from tidegate.storage.port import Upload, UploadCounts
 from tidegate.storage.stores import open_store
 from tidegate.tasks.dead_letters import DeadLetterTarget

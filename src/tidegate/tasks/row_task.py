@@ -32,7 +32,8 @@ from tidegate.schema.types import simplify_schema
 from tidegate.specs.columns import ColumnSource, Value, WatermarkMode
 from tidegate.specs.locations import Location
 from tidegate.specs.masking import Mask
-from tidegate.specs.project import PartitionBy, PipelineSpec
+from tidegate.specs.project import PipelineSpec
+from tidegate.specs.table import PartitionBy
 from tidegate.storage.port import ObjectStore, name_limits
 from tidegate.storage.stores import open_store
 from tidegate.tasks.read_task import writer_settings

@@ -38,7 +38,7 @@ from tidegate.parquet.writer import RollingWriter
 from tidegate.schema.dead_letter import Letter
 from tidegate.schema.literals import escape_halves, find_native
 from tidegate.schema.types import arrow_schema
-from tidegate.specs.project import Format
+from tidegate.specs.files import Format
 from tidegate.storage.port import ObjectStore, name_limits
 from tidegate.storage.stores import open_store
 from tidegate.tasks.dead_letters import DeadLetterWriter

@@ -35,7 +35,8 @@ from tidegate.sources.http.bounds import Part
 from tidegate.sources.http.responses import LineBlock, Shapes
 from tidegate.sources.units.work import Fetched, FetchedFile, UnitWave
 from tidegate.specs.columns import CsvOptions
-from tidegate.specs.project import FieldSpec, Format, SchemaSpec
+from tidegate.specs.files import Format
+from tidegate.specs.table import FieldSpec, SchemaSpec
 from tidegate.specs.units import FileFormat, FileRead, UnitRead
 from tidegate.storage.stores import open_store
 from tidegate.tasks.read_task import ReadTask, open_format

@@ -29,7 +29,7 @@ from tidegate.sources.units.work import (
     widen_range,
 )
 from tidegate.specs.columns import JdbcRead
-from tidegate.specs.project import SchemaSpec
+from tidegate.specs.table import SchemaSpec
 from tidegate.tasks.row_task import RowTask, join_results, row_task, write_batches
 from tidegate.tasks.unit_task import (
     WriteTask,

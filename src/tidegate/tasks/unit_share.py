@@ -40,8 +40,8 @@ from tidegate.sources.units.work import (
     WaveResult,
     failure_of,
 )
+from tidegate.specs.files import Compression
 from tidegate.specs.locations import Location
-from tidegate.specs.project import Compression
 from tidegate.specs.units import NotFound, UnitSource
 from tidegate.storage.port import Output
 from tidegate.storage.stores import open_store

@@ -34,7 +34,7 @@ from tidegate.sources.units.work import (
     WaveResult,
     failure_of,
 )
-from tidegate.specs.project import FieldSpec, SchemaSpec
+from tidegate.specs.table import FieldSpec, SchemaSpec
 from tidegate.specs.units import FileRead, Replace, UnitSource
 from tidegate.tasks.row_task import RowTask, row_task, write_batches
 from tidegate.tasks.unit_columns import (

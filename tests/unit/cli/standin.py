@@ -59,8 +59,10 @@ from tidegate.reports.units import UnitLine, UnitList, UnitsMove, UnitView, Work
 from tidegate.reports.watermark import FileSet, PositionView, WatermarkHistory, WatermarkMove, WatermarkView
 from tidegate.runs.files import state_tables
 from tidegate.schema.dead_letter import Letter
+from tidegate.specs.files import PathSource
 from tidegate.specs.locations import Location
-from tidegate.specs.project import PathSource, PipelineSpec, ProjectSpec, SchemaSpec, SinkSpec
+from tidegate.specs.project import PipelineSpec, ProjectSpec
+from tidegate.specs.table import SchemaSpec, SinkSpec
 
 MARK = "date=2026-01-28/hour=14/1706450400-0190e6b8-7c1a-7d4e-9a55-2f1f0c6b1a11.ndjson.gz"
 

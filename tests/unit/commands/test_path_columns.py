@@ -8,8 +8,8 @@ import pytest
 
 from support.errors import check_names
 from tidegate.commands.path_columns import MOST_VALUES, PathColumns, path_columns
+from tidegate.specs.files import PathSource
 from tidegate.specs.locations import Location
-from tidegate.specs.project import PathSource
 from tidegate.storage.stores import open_store
 
 

@@ -16,7 +16,8 @@ from tidegate.config.project import NOT_FOR_FILES
 from tidegate.config.values import duration
 from tidegate.specs.columns import ColumnSource, FunctionRead, HttpRead, JdbcRead, LoadType
 from tidegate.specs.locations import Location
-from tidegate.specs.project import PipelineSpec, ProjectSpec, SchemaSpec, SinkSpec
+from tidegate.specs.project import PipelineSpec, ProjectSpec
+from tidegate.specs.table import SchemaSpec, SinkSpec
 
 Loaded = Callable[..., ProjectSpec]
 S, K = "pipelines.<pipeline>.sources", "pipelines.<pipeline>.sink"

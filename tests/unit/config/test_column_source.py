@@ -32,8 +32,9 @@ from tidegate.specs.columns import (
     TableRead,
     WatermarkMode,
 )
+from tidegate.specs.files import PathSource
 from tidegate.specs.locations import Location, Options, Secret
-from tidegate.specs.project import PathSource, ProjectSpec, ProviderKind, StateSpec, TransformSpec
+from tidegate.specs.project import ProjectSpec, ProviderKind, StateSpec, TransformSpec
 
 Load_ = Callable[..., ProjectSpec]
 Problems = Callable[..., tuple[str, ...]]

@@ -13,7 +13,8 @@ from tidegate.config.file_source import period_problem
 from tidegate.core.files.paths import parse_template
 from tidegate.errors import ConfigError
 from tidegate.specs.columns import CsvOptions
-from tidegate.specs.project import Format, ProjectSpec
+from tidegate.specs.files import Format
+from tidegate.specs.project import ProjectSpec
 
 Load = Callable[..., ProjectSpec]
 Problems = Callable[..., tuple[str, ...]]

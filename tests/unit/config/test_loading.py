@@ -12,19 +12,9 @@ import yaml
 from support.errors import raises
 from tidegate.config import _dump, load
 from tidegate.errors import ConfigError
-from tidegate.specs.project import (
-    Compression,
-    Delivery,
-    Evolution,
-    FieldSpec,
-    LateFiles,
-    Lateness,
-    ParquetCodec,
-    PartitionBy,
-    PartitionFilter,
-    ProjectSpec,
-    Tracking,
-)
+from tidegate.specs.files import Compression, LateFiles, Lateness, PartitionFilter, Tracking
+from tidegate.specs.project import Delivery, ProjectSpec
+from tidegate.specs.table import Evolution, FieldSpec, ParquetCodec, PartitionBy
 
 Load = Callable[..., ProjectSpec]
 

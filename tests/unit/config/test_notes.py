@@ -9,7 +9,8 @@ import pytest
 from support.errors import check_names
 from tidegate.config.file_source import WATERMARK_ONLY
 from tidegate.config.project import NOT_FOR_FILES
-from tidegate.specs.project import Delivery, ProjectSpec, Tracking
+from tidegate.specs.files import Tracking
+from tidegate.specs.project import Delivery, ProjectSpec
 
 Load = Callable[..., ProjectSpec]
 Problems = Callable[..., tuple[str, ...]]

@@ -17,8 +17,10 @@ from tidegate.config import load
 from tidegate.config.overlaps import cycle, sort_by_needs
 from tidegate.errors import ConfigError
 from tidegate.runs.bind import bind
+from tidegate.specs.files import PathSource
 from tidegate.specs.locations import Location
-from tidegate.specs.project import PathSource, PipelineSpec, ProjectSpec, SchemaSpec, SinkSpec
+from tidegate.specs.project import PipelineSpec, ProjectSpec
+from tidegate.specs.table import SchemaSpec, SinkSpec
 from tidegate.storage import stores
 from tidegate.storage.stores import TablePlaces, comparable_uri, keep_apart, path_inside
 

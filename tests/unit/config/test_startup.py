@@ -34,7 +34,7 @@ from tidegate.config import load
 load({str(path)!r}, env={{}})
 from tidegate.config.models import _KEYS
 from tidegate.specs.columns import HttpRead, JdbcRead
-from tidegate.specs.project import PathSource
+from tidegate.specs.files import PathSource
 assert PathSource in _KEYS
 assert not {{HttpRead, JdbcRead}} & _KEYS.keys()
 """

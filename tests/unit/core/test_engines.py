@@ -22,19 +22,10 @@ from tidegate.specs.columns import (
     TableFormat,
     TableRead,
 )
+from tidegate.specs.files import Format, PathSource, Tracking
 from tidegate.specs.locations import Location, Options, Secret
-from tidegate.specs.project import (
-    Delivery,
-    FieldSpec,
-    Format,
-    PathSource,
-    PipelineSpec,
-    SchemaSpec,
-    SinkSpec,
-    SourceSpec,
-    Tracking,
-    TransformSpec,
-)
+from tidegate.specs.project import Delivery, PipelineSpec, SourceSpec, TransformSpec
+from tidegate.specs.table import FieldSpec, SchemaSpec, SinkSpec
 from tidegate.specs.units import (
     FileFormat,
     FileRead,

@@ -30,8 +30,9 @@ from tidegate.formats.strict_lines import bad_kind
 from tidegate.schema.dead_letter import Letter, letter_of
 from tidegate.schema.literals import SWITCH, find_native
 from tidegate.schema.types import arrow_schema
+from tidegate.specs.files import Format, PathSource
 from tidegate.specs.locations import Location
-from tidegate.specs.project import FieldSpec, Format, Numbers, PathSource
+from tidegate.specs.table import FieldSpec, Numbers
 from tidegate.storage.stores import open_store
 from tidegate.tasks.dead_letters import DeadLetterTarget
 from tidegate.tasks.read_task import ReadTask

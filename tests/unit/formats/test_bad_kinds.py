@@ -14,8 +14,9 @@ import pytest
 from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.observe.metrics import BAD_KINDS
 from tidegate.schema.types import arrow_schema
+from tidegate.specs.files import Format
 from tidegate.specs.locations import Location
-from tidegate.specs.project import FieldSpec, Format
+from tidegate.specs.table import FieldSpec
 from tidegate.tasks.dead_letters import DeadLetterTarget
 from tidegate.tasks.read_task import ReadTask
 from tidegate.tasks.task import read_group_at_once

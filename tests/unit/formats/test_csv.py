@@ -21,7 +21,8 @@ from tidegate.formats.csv import CsvDialect, CsvFormat, RecordBlock, record_bloc
 from tidegate.formats.json import LineTooLong
 from tidegate.formats.strict_lines import BadLine, RecordRules
 from tidegate.specs.columns import CsvOptions
-from tidegate.specs.project import Compression, FieldSpec
+from tidegate.specs.files import Compression
+from tidegate.specs.table import FieldSpec
 
 COMMA = CsvDialect(",", '"', None)
 ESCAPED = CsvDialect(";", "'", "\\")

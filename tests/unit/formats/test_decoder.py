@@ -18,7 +18,7 @@ from support.long_runs import examples
 from tidegate.formats.json import Decoder
 from tidegate.formats.strict_lines import RecordRules, moments
 from tidegate.schema.literals import SWITCH, find_native
-from tidegate.specs.project import FieldSpec, Numbers
+from tidegate.specs.table import FieldSpec, Numbers
 
 pytestmark = pytest.mark.usefixtures("each_reader")
 

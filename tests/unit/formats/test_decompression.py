@@ -12,7 +12,7 @@ import zstandard
 from support.errors import raises
 from tidegate.errors import ObjectChanged, SourceError
 from tidegate.formats.port import LARGEST_PIECE, chunks, compression_of
-from tidegate.specs.project import Compression
+from tidegate.specs.files import Compression
 
 TEXT = b"".join(b'{"id":%d,"v":"%x"}\n' % (number, number * 7919) for number in range(50_000))
 GZIP = gzip.compress(TEXT)

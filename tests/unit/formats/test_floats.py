@@ -21,8 +21,9 @@ from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.formats.json import Decoder
 from tidegate.formats.strict_lines import RecordRules, StrictLineReader
 from tidegate.schema.types import arrow_schema
+from tidegate.specs.files import Format
 from tidegate.specs.locations import Location
-from tidegate.specs.project import FieldSpec, Format, Numbers
+from tidegate.specs.table import FieldSpec, Numbers
 from tidegate.tasks.dead_letters import DeadLetterTarget
 from tidegate.tasks.read_task import ReadTask
 from tidegate.tasks.task import read_group_at_once

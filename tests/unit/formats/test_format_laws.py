@@ -16,8 +16,9 @@ from support.long_runs import examples
 from tidegate.core.files.plan import FileSlice
 from tidegate.parquet.partitions import Partitioning
 from tidegate.schema.types import arrow_schema
+from tidegate.specs.files import Format
 from tidegate.specs.locations import Location
-from tidegate.specs.project import FieldSpec, Format
+from tidegate.specs.table import FieldSpec
 from tidegate.tasks.read_task import ReadTask, open_format
 
 Outcome = tuple[int, dict[str, Any] | str]

@@ -29,8 +29,9 @@ from tidegate.parquet.writer import WriterSettings
 from tidegate.schema.dead_letter import Letter, letter_of
 from tidegate.schema.types import arrow_schema
 from tidegate.specs.columns import CsvOptions
+from tidegate.specs.files import Format
 from tidegate.specs.locations import Location
-from tidegate.specs.project import FieldSpec, Format, Numbers, PartitionBy
+from tidegate.specs.table import FieldSpec, Numbers, PartitionBy
 from tidegate.storage.stores import open_store
 from tidegate.tasks.dead_letters import DeadLetterTarget
 from tidegate.tasks.read_task import GroupResult, ReadTask, open_format

@@ -16,7 +16,8 @@ from tidegate.errors import ObjectChanged
 from tidegate.formats.port import Fetcher
 from tidegate.parquet.partitions import Partitioning
 from tidegate.schema.types import arrow_schema
-from tidegate.specs.project import FieldSpec, Format
+from tidegate.specs.files import Format
+from tidegate.specs.table import FieldSpec
 from tidegate.storage.stores import open_store
 from tidegate.tasks.read_task import ReadTask, open_format
 from tidegate.tasks.task import read_group_at_once

@@ -26,7 +26,8 @@ from tidegate.formats.json import (
     strip_byte_order_mark,
 )
 from tidegate.formats.strict_lines import RecordRules
-from tidegate.specs.project import Compression, FieldSpec, Format
+from tidegate.specs.files import Compression, Format
+from tidegate.specs.table import FieldSpec
 
 pytestmark = pytest.mark.usefixtures("each_reader")
 

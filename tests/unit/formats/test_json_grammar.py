@@ -20,7 +20,7 @@ from tidegate.formats.port import Decoded
 from tidegate.formats.strict_lines import RecordRules
 from tidegate.schema.inference import infer_json
 from tidegate.schema.literals import DEEPEST
-from tidegate.specs.project import FieldSpec, Numbers
+from tidegate.specs.table import FieldSpec, Numbers
 
 pytestmark = pytest.mark.usefixtures("each_reader")
 

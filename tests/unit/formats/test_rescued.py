@@ -9,7 +9,7 @@ import pytest
 
 from tidegate.formats.json import Decoder
 from tidegate.formats.strict_lines import RecordRules
-from tidegate.specs.project import FieldSpec, Numbers
+from tidegate.specs.table import FieldSpec, Numbers
 
 pytestmark = pytest.mark.usefixtures("each_reader")
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.long_runs import examples
 from tidegate.formats.json import Decoder
 from tidegate.formats.strict_lines import RecordRules
-from tidegate.specs.project import FieldSpec, Numbers
+from tidegate.specs.table import FieldSpec, Numbers
 
 pytestmark = pytest.mark.usefixtures("each_reader")
 

@@ -21,7 +21,8 @@ from tidegate.migrate.property_import import import_file, import_text
 from tidegate.migrate.property_sections import strftime
 from tidegate.reports.project import PropertiesImport
 from tidegate.specs.columns import AuthKind, HttpRead, JdbcRead, LoadType, Pagination, PaginationKind, RateLimit
-from tidegate.specs.project import FieldSpec, PipelineSpec
+from tidegate.specs.project import PipelineSpec
+from tidegate.specs.table import FieldSpec
 from tidegate.specs.units import (
     Bounding,
     FileFormat,

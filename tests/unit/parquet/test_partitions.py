@@ -14,7 +14,7 @@ from support.errors import raises
 from tidegate.errors import TidegateError
 from tidegate.parquet.partitions import NULL_DIRECTORY, Partition, Partitioning, escape_path, path_values, table_schema
 from tidegate.schema.types import TIMESTAMP
-from tidegate.specs.project import FieldSpec, PartitionBy
+from tidegate.specs.table import FieldSpec, PartitionBy
 
 BATCH = pa.record_batch(
     {

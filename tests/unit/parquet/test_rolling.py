@@ -26,7 +26,7 @@ from tidegate.parquet.writer import RollingWriter, WriterSettings
 from tidegate.protocol.change import RecordRange
 from tidegate.schema.types import arrow_schema
 from tidegate.specs.locations import Location
-from tidegate.specs.project import FieldSpec, ParquetCodec, PartitionBy
+from tidegate.specs.table import FieldSpec, ParquetCodec, PartitionBy
 from tidegate.storage.port import ObjectStore
 from tidegate.storage.stores import open_store
 from tidegate.tasks.read_task import GroupResult, ReadTask

@@ -20,7 +20,7 @@ from tidegate.parquet.parquet_file import GrowingFile, detach
 from tidegate.parquet.partitions import Partition
 from tidegate.parquet.statistics import INDEXED_COLUMNS, LONGEST_TEXT, _raise_text
 from tidegate.schema.types import TIMESTAMP
-from tidegate.specs.project import ParquetCodec
+from tidegate.specs.table import ParquetCodec
 
 SCHEMA = pa.schema(
     [

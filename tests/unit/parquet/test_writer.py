@@ -16,7 +16,7 @@ from tidegate.failpoints import InjectedFailure
 from tidegate.parquet.partitions import Partition
 from tidegate.parquet.writer import RollingWriter, WriterSettings
 from tidegate.specs.locations import Location
-from tidegate.specs.project import ParquetCodec
+from tidegate.specs.table import ParquetCodec
 from tidegate.storage.port import ObjectStore
 from tidegate.storage.stores import open_store
 

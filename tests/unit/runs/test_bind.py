@@ -15,8 +15,10 @@ from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.runs.tracker import Tracker
 from tidegate.specs.columns import ColumnSource, FunctionRead
+from tidegate.specs.files import PathSource
 from tidegate.specs.locations import Location
-from tidegate.specs.project import FieldSpec, PathSource, PipelineSpec, ProjectSpec, SchemaSpec, SinkSpec
+from tidegate.specs.project import PipelineSpec, ProjectSpec
+from tidegate.specs.table import FieldSpec, SchemaSpec, SinkSpec
 
 
 def refused(binding: Binding) -> Tracker:

@@ -34,7 +34,8 @@ from tidegate.runs.loop import Loop
 from tidegate.runs.pass_ import Pass
 from tidegate.runs.tracker import Backlog, Summary, Tracker, WatermarkEdit
 from tidegate.specs.locations import Location
-from tidegate.specs.project import PipelineSpec, ProjectSpec, SchemaSpec, SinkSpec
+from tidegate.specs.project import PipelineSpec, ProjectSpec
+from tidegate.specs.table import SchemaSpec, SinkSpec
 from tidegate.tasks.row_task import row_task
 
 

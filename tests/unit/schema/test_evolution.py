@@ -9,7 +9,7 @@ from support.errors import raises
 from tidegate.errors import ReplacesTable, SchemaMismatch
 from tidegate.schema.evolution import evolve, write_schema
 from tidegate.schema.types import TIMESTAMP, type_name
-from tidegate.specs.project import Evolution
+from tidegate.specs.table import Evolution
 
 TABLE = pa.schema([pa.field("id", pa.int64(), nullable=False), ("s", pa.string()), ("date", pa.string())])
 FILE = pa.schema([pa.field("id", pa.int64(), nullable=False), ("s", pa.string())])

@@ -11,7 +11,7 @@ import pytest
 from tidegate.errors import ReplacesTable, SchemaMismatch
 from tidegate.schema.evolution import Kind, differences, evolve, write_schema
 from tidegate.schema.types import TIMESTAMP, type_name
-from tidegate.specs.project import Evolution
+from tidegate.specs.table import Evolution
 
 STRICT, MERGE, OVERWRITE = Evolution.STRICT, Evolution.MERGE, Evolution.OVERWRITE
 Fields = list[pa.Field]

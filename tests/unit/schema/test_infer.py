@@ -15,7 +15,7 @@ from tidegate.errors import SourceError
 from tidegate.formats.json import Decoder
 from tidegate.formats.strict_lines import RecordRules
 from tidegate.schema.inference import Inference, check_agreement, infer_json
-from tidegate.specs.project import FieldSpec
+from tidegate.specs.table import FieldSpec
 
 pytestmark = pytest.mark.usefixtures("each_reader")
 

@@ -9,7 +9,7 @@ from support.errors import raises
 from tidegate.errors import SourceError
 from tidegate.schema.inference import infer_cells
 from tidegate.schema.types import infer_types
-from tidegate.specs.project import FieldSpec
+from tidegate.specs.table import FieldSpec
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from support.errors import raises
 from tidegate.errors import SchemaMismatch, TidegateError
 from tidegate.schema.names import check, merge_fields, name_problem, spell
-from tidegate.specs.project import FieldSpec
+from tidegate.specs.table import FieldSpec
 
 
 @pytest.mark.parametrize("name", ["id", "user.name", "straße", "名前", "a-b", "x" * 200, "_id", "élan", "🜁", 'quo"te'])

@@ -15,7 +15,7 @@ from tidegate.schema.inference import cell_kind
 from tidegate.schema.names import field_from_json, field_to_json, levels, problems
 from tidegate.schema.types import TIMESTAMP, arrow_schema, arrow_type, examples_of, field_specs, simplify_schema
 from tidegate.schema.types import levels as arrow_levels
-from tidegate.specs.project import FieldSpec
+from tidegate.specs.table import FieldSpec
 
 SCALARS = st.sampled_from(
     ["string", "int32", "int64", "float32", "float64", "boolean", "timestamp", "date", "binary", "decimal(10,2)"]

@@ -27,8 +27,8 @@ from tidegate.sources.file_discovery import (
     sample_files,
     shape_of,
 )
+from tidegate.specs.files import LateFiles, PartitionFilter, PathSource
 from tidegate.specs.locations import Location
-from tidegate.specs.project import LateFiles, PartitionFilter, PathSource
 from tidegate.storage import memory
 from tidegate.storage.memory import MemoryStore, Space
 from tidegate.storage.options import absolute_uri

@@ -21,7 +21,8 @@ from tidegate.spark.engine import SparkEngine
 from tidegate.spark.reports import ReportListener
 from tidegate.spark.tasks import Packed, machine_problem, task_failure, worker_ended
 from tidegate.specs.locations import Location
-from tidegate.specs.project import FieldSpec, SparkSpec
+from tidegate.specs.project import SparkSpec
+from tidegate.specs.table import FieldSpec
 from tidegate.tasks.read_task import CommitLimits, ReadTask
 
 ENDED = "Python worker exited unexpectedly (crashed): Fatal Python error: Bus error\n"

@@ -15,7 +15,7 @@ from tidegate.spark.engine import open_reader
 from tidegate.spark.readers.tables import NUMBER, spark_columns
 from tidegate.specs.columns import ColumnSource, TableFormat, TableRead
 from tidegate.specs.locations import Location
-from tidegate.specs.project import SchemaSpec
+from tidegate.specs.table import SchemaSpec
 
 
 class _Session:

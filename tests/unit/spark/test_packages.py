@@ -11,7 +11,8 @@ from tidegate.core.dialects.registry import DIALECTS, dialect_of
 from tidegate.spark.jars import S3, packages_for, packages_of, resolve_jars
 from tidegate.specs.columns import ColumnSource, FunctionRead, JdbcRead
 from tidegate.specs.locations import Location
-from tidegate.specs.project import PipelineSpec, SchemaSpec, SinkSpec
+from tidegate.specs.project import PipelineSpec
+from tidegate.specs.table import SchemaSpec, SinkSpec
 from tidegate.specs.units import UnitSource
 
 DRIVERS = {scheme: each.driver for scheme, each in DIALECTS.items() if each.driver is not None}

@@ -27,7 +27,7 @@ from tidegate.errors import AccessDenied, ObjectChanged, ObjectExists, ObjectMis
 from tidegate.parquet.writer import WriterSettings
 from tidegate.schema.types import arrow_schema
 from tidegate.specs.locations import Location
-from tidegate.specs.project import FieldSpec, PartitionBy
+from tidegate.specs.table import FieldSpec, PartitionBy
 from tidegate.storage.port import (
     ObjectStore,
     SeekableInput,

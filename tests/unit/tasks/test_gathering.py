@@ -22,7 +22,7 @@ from tidegate.parquet.partitions import Partitioning, table_schema
 from tidegate.parquet.writer import RollingWriter, WriterSettings
 from tidegate.protocol.change import RecordRange
 from tidegate.specs.locations import Location
-from tidegate.specs.project import FieldSpec, PartitionBy
+from tidegate.specs.table import FieldSpec, PartitionBy
 from tidegate.storage.port import ObjectStore
 from tidegate.storage.stores import open_store
 from tidegate.tasks.read_task import ReadTask

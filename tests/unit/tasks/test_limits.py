@@ -37,7 +37,8 @@ from tidegate.core.files.plan import FileSlice, FileGroup as Unit
 from tidegate.schema.types import arrow_schema
 from tidegate.tasks.read_task import ReadTask
 from tidegate.tasks.task import read_group_at_once
-from tidegate.specs.project import FieldSpec, Format
+from tidegate.specs.files import Format
+from tidegate.specs.table import FieldSpec
 from tidegate.specs.locations import Location
 
 root, name, format, column, kind = Path(sys.argv[1]), *sys.argv[2:]

@@ -18,7 +18,8 @@ from tidegate.tasks.dead_letters import DeadLetterTarget
 from tidegate.tasks.read_task import ReadTask
 from tidegate.tasks.task import read_group_at_once
 from tidegate.parquet.writer import WriterSettings
-from tidegate.specs.project import FieldSpec, Format, PartitionBy
+from tidegate.specs.files import Format
+from tidegate.specs.table import (FieldSpec, PartitionBy)
 from tidegate.specs.locations import Location
 
 root, name, key, start = Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])

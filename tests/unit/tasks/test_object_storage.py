@@ -14,7 +14,7 @@ from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.core.files.state import Changed, Covered
 from tidegate.parquet.writer import WriterSettings
 from tidegate.schema.types import arrow_schema
-from tidegate.specs.project import FieldSpec, PartitionBy
+from tidegate.specs.table import FieldSpec, PartitionBy
 from tidegate.storage.port import Upload
 from tidegate.storage.stores import open_store
 from tidegate.tasks.read_task import ReadTask

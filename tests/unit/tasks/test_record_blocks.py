@@ -13,7 +13,7 @@ from support.errors import raises
 from tidegate.errors import SourceError
 from tidegate.sources.http.bounds import Part
 from tidegate.sources.http.responses import LineBlock
-from tidegate.specs.project import FieldSpec, SchemaSpec
+from tidegate.specs.table import FieldSpec, SchemaSpec
 from tidegate.tasks.unit_columns import RecordBlocks
 
 FIELDS = (FieldSpec("id", "int64"), FieldSpec("at", "timestamp"))

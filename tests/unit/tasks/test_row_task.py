@@ -16,7 +16,8 @@ from support.errors import raises
 from tidegate.errors import RowsRefused, SchemaMismatch
 from tidegate.specs.columns import ColumnSource, FunctionRead, WatermarkMode
 from tidegate.specs.locations import Location
-from tidegate.specs.project import PartitionBy, PipelineSpec, SchemaSpec, SinkSpec, TransformSpec
+from tidegate.specs.project import PipelineSpec, TransformSpec
+from tidegate.specs.table import PartitionBy, SchemaSpec, SinkSpec
 from tidegate.tasks.row_task import Batch, RowTask, join_results, row_task, write_batches
 
 MOMENT = pa.timestamp("us", tz="UTC")

@@ -21,8 +21,10 @@ from tidegate.core.files.state import Changed, Covered, NotReached, Refused
 from tidegate.failpoints import InjectedFailure
 from tidegate.parquet.writer import WriterSettings
 from tidegate.schema.types import arrow_schema
+from tidegate.specs.files import PathSource
 from tidegate.specs.locations import Location
-from tidegate.specs.project import FieldSpec, PartitionBy, PathSource, PipelineSpec, SchemaSpec, SinkSpec
+from tidegate.specs.project import PipelineSpec
+from tidegate.specs.table import FieldSpec, PartitionBy, SchemaSpec, SinkSpec
 from tidegate.tasks.read_task import GroupResult, ReadTask, read_task
 from tidegate.tasks.task import SMALL_FILE, read_group_at_once
 

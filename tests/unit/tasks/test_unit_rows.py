@@ -20,7 +20,7 @@ from tidegate.errors import SchemaMismatch, SourceError
 from tidegate.schema.types import TIMESTAMP
 from tidegate.sources.units.work import UnitWave, UnitWritten
 from tidegate.specs.locations import Location
-from tidegate.specs.project import FieldSpec, PartitionBy, SchemaSpec
+from tidegate.specs.table import FieldSpec, PartitionBy, SchemaSpec
 from tidegate.specs.units import Replace
 from tidegate.tasks.unit_share import carry_out_here
 from tidegate.tasks.unit_task import filter_within

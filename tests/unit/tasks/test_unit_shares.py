@@ -17,7 +17,7 @@ from support.unit_waves import FIELDS, PAGED, carried_out, failure, inferred, ms
 from tidegate.sources.units.work import Fetched, UnitFailure, UnitWritten
 from tidegate.specs.columns import AuthKind, HttpAuth, Pagination, Retries
 from tidegate.specs.locations import Secret
-from tidegate.specs.project import FieldSpec, PartitionBy, SchemaSpec
+from tidegate.specs.table import FieldSpec, PartitionBy, SchemaSpec
 from tidegate.specs.units import NotFound, WorkUnits
 from tidegate.tasks import unit_share
 from tidegate.tasks.unit_share import carry_out_here, fetch_share, most_in_flight

@@ -47,7 +47,7 @@ from tidegate.core.files.state import (
     progress_after,
     shrink_windows,
 )
-from tidegate.specs.project import LateFiles, PathSource
+from tidegate.specs.files import LateFiles, PathSource
 
 
 class ListedPartitions:

@@ -30,7 +30,7 @@ from tidegate.core.files.state import (
     greatest_path,
     shrink_windows,
 )
-from tidegate.specs.project import LateFiles, PathSource
+from tidegate.specs.files import LateFiles, PathSource
 
 
 class Finding(StrEnum):

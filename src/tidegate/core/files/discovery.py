@@ -36,7 +36,7 @@ from tidegate.core.files.paths import (
 )
 from tidegate.core.files.state import Initial, PathState, Seal, file_statuses
 from tidegate.core.json_shape import utc_text
-from tidegate.specs.project import Format, LateFiles, Lateness, PathSource
+from tidegate.specs.files import Format, LateFiles, Lateness, PathSource
 
 EXAMPLES = 3
 AHEAD = timedelta(hours=48)

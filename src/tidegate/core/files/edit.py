@@ -28,7 +28,7 @@ from tidegate.core.files.state import (
     greatest_path,
 )
 from tidegate.errors import TidegateError
-from tidegate.specs.project import PathSource
+from tidegate.specs.files import PathSource
 
 T = TypeVar("T")
 

@@ -21,7 +21,7 @@ from functools import lru_cache
 
 from tidegate.core.calendar import EARLIEST, Period
 from tidegate.errors import ConfigError
-from tidegate.specs.project import PartitionFilter, PathSource
+from tidegate.specs.files import PartitionFilter, PathSource
 
 ROOT = ""
 """The partition of files directly at the location."""

@@ -35,7 +35,7 @@ from tidegate.core.files.state import (
     encode_set,
 )
 from tidegate.core.json_shape import Node, utc_text
-from tidegate.specs.project import LateFiles, PathSource
+from tidegate.specs.files import LateFiles, PathSource
 
 Word = TypeVar("Word", bound=StrEnum)
 ENDINGS_SHOWN = 3

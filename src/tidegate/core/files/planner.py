@@ -46,7 +46,7 @@ from tidegate.core.files.state import (
     Unfinished,
     file_statuses,
 )
-from tidegate.specs.project import PathSource
+from tidegate.specs.files import PathSource
 
 OPENING = 64 * 1024
 """Opening a file costs about as much as reading this many bytes; keeps thousands of tiny files out of one task."""

@@ -32,7 +32,7 @@ from typing import assert_never
 from tidegate.core.files.paths import join, sort_key, split
 from tidegate.core.json_shape import SCHEMA_VERSION, Node, check_version, utc_text
 from tidegate.errors import StateError
-from tidegate.specs.project import LateFiles, PathSource
+from tidegate.specs.files import LateFiles, PathSource
 
 
 @dataclass(frozen=True, slots=True)

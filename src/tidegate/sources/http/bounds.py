@@ -18,7 +18,7 @@ from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.core.columns.state import is_above
 from tidegate.errors import SourceError
 from tidegate.specs.columns import ColumnSource, HttpRead, ParamFormat, Value, WatermarkMode, WatermarkParams
-from tidegate.specs.project import SchemaSpec
+from tidegate.specs.table import SchemaSpec
 
 TINY = timedelta(microseconds=1)
 _SECOND = timedelta(seconds=1)

@@ -46,8 +46,8 @@ from tidegate.sources.units.work import (
     variables_of,
 )
 from tidegate.specs.columns import HttpAuth, HttpRead
+from tidegate.specs.files import Compression
 from tidegate.specs.locations import Location, Options, Secret
-from tidegate.specs.project import Compression
 from tidegate.specs.units import FileRead, PartitionKind, Replace, UnitSource
 from tidegate.storage.local import reaches
 from tidegate.storage.options import split_uri

@@ -31,8 +31,8 @@ from tidegate.formats.avro_types import Nanoseconds, OutOfRange, load_library
 from tidegate.formats.json import LONGEST_LINE, LineTooLong, blocks, element_lines, strip_byte_order_mark
 from tidegate.formats.port import compression_of
 from tidegate.sources.file_discovery import refuse_left_out
+from tidegate.specs.files import Compression
 from tidegate.specs.locations import Location
-from tidegate.specs.project import Compression
 from tidegate.specs.units import InputFormat, SecondaryInput
 from tidegate.storage.port import ObjectInfo, ObjectStore, Scope, SeekableInput
 from tidegate.storage.stores import open_store

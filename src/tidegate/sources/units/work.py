@@ -24,9 +24,10 @@ from tidegate.errors import SourceError, TidegateError
 from tidegate.protocol.change import DataFile
 from tidegate.sources.http.bounds import format_value, round_up
 from tidegate.specs.columns import ParamFormat, Value
+from tidegate.specs.files import Compression
 from tidegate.specs.locations import Location, Secret
 from tidegate.specs.masking import Mask
-from tidegate.specs.project import Compression, PipelineSpec
+from tidegate.specs.project import PipelineSpec
 from tidegate.specs.units import Bounding, RangeParam, UnitSource
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from tidegate.spark.readers.reader import FrameReader
 from tidegate.spark.tasks import Packed, cause, machine_problem, slot_frame, slot_numbers
 from tidegate.specs.columns import ColumnSource, Value
 from tidegate.specs.masking import Mask
-from tidegate.specs.project import FieldSpec, SchemaSpec
+from tidegate.specs.table import FieldSpec, SchemaSpec
 from tidegate.tasks.unit_columns import RecordBlocks
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from tidegate.spark.tasks import telling_line
 from tidegate.specs.columns import ColumnSource, JdbcRead, RowReader, Value, WatermarkMode
 from tidegate.specs.locations import Secret
 from tidegate.specs.masking import Mask
-from tidegate.specs.project import SchemaSpec
+from tidegate.specs.table import SchemaSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

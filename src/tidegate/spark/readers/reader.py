@@ -23,7 +23,7 @@ from tidegate.spark.session import derive_session
 from tidegate.spark.tasks import machine_problem, telling_line
 from tidegate.specs.columns import ColumnSource, FunctionRead
 from tidegate.specs.masking import Mask
-from tidegate.specs.project import SchemaSpec
+from tidegate.specs.table import SchemaSpec
 from tidegate.specs.user_code import contain_errors, load_function, show
 
 if TYPE_CHECKING:

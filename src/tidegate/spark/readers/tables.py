@@ -34,7 +34,8 @@ from tidegate.spark.s3a import spark_path
 from tidegate.spark.session import put, quote
 from tidegate.spark.tasks import Packed, deal, slot_frame, slot_numbers
 from tidegate.specs.columns import ColumnSource, TableFormat, TableRead
-from tidegate.specs.project import FieldSpec, PathSource, SchemaSpec
+from tidegate.specs.files import PathSource
+from tidegate.specs.table import FieldSpec, SchemaSpec
 from tidegate.storage.options import split_uri
 from tidegate.storage.port import Scope
 from tidegate.storage.stores import open_store

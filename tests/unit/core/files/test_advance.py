@@ -33,7 +33,7 @@ from tidegate.core.files.state import (
     WatermarkState,
 )
 from tidegate.errors import StateError
-from tidegate.specs.project import LateFiles, Lateness
+from tidegate.specs.files import LateFiles, Lateness
 
 OF = source(pattern="*")
 BAD = Refused("d/a", 100, None, "bad line")

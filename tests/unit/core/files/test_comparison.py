@@ -10,8 +10,8 @@ import pytest
 from tidegate.core.files.comparison import CommittedFile, Comparing, Finding, History, Move
 from tidegate.core.files.paths import SourceFile
 from tidegate.core.files.state import Active, Failed, Finished, LateWindow, PathState, RecordsRead, Seal
+from tidegate.specs.files import LateFiles, PathSource
 from tidegate.specs.locations import Location
-from tidegate.specs.project import LateFiles, PathSource
 
 SOURCE = PathSource("s", Location("memory://x"))
 DAY = "date=2026-01-28"

@@ -22,7 +22,7 @@ from tidegate.core.files.discovery import (
 )
 from tidegate.core.files.paths import compile_glob
 from tidegate.core.files.state import Active, Failed, Finished, LateWindow, PathState, RecordsRead, Seal
-from tidegate.specs.project import Format, LateFiles, PartitionFilter
+from tidegate.specs.files import Format, LateFiles, PartitionFilter
 
 OF = source()
 FILTERED = source(partition_filter=PartitionFilter("date=%Y-%m-%d", 1))

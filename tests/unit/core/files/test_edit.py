@@ -11,8 +11,8 @@ from tidegate.core.files.edit import Selection, blank_state, consequences, forge
 from tidegate.core.files.paths import SourceFile
 from tidegate.core.files.state import Active, Failed, Finished, Idle, Initial, LateWindow, PathState, RecordsRead, Seal
 from tidegate.errors import TidegateError
+from tidegate.specs.files import PathSource
 from tidegate.specs.locations import Location
-from tidegate.specs.project import PathSource
 
 NOW = datetime(2026, 1, 28, 12, tzinfo=UTC)
 SOURCE = PathSource("s", Location("file:///data"))

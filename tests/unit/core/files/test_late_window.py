@@ -6,7 +6,7 @@ import pytest
 
 from laws.world import World, advanced, is_empty, paths_of, planned, read, source
 from tidegate.core.files.state import Active, LateWindow, PathState, RecordsRead, shrink_windows
-from tidegate.specs.project import LateFiles
+from tidegate.specs.files import LateFiles
 
 OF = source(pattern="*", late_window=2)
 

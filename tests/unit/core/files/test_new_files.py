@@ -12,7 +12,7 @@ from tidegate.core.files.discovery import Reason
 from tidegate.core.files.paths import SourceFile, cold_start_prefixes
 from tidegate.core.files.planner import plan_paths
 from tidegate.core.files.state import Active, LateWindow, PathState, decode_paths
-from tidegate.specs.project import PartitionFilter, PathSource
+from tidegate.specs.files import PartitionFilter, PathSource
 
 ANY = source(pattern="*")
 

@@ -22,7 +22,7 @@ from tidegate.core.files.paths import (
     split,
 )
 from tidegate.errors import ConfigError
-from tidegate.specs.project import PartitionFilter
+from tidegate.specs.files import PartitionFilter
 
 
 @pytest.mark.parametrize(

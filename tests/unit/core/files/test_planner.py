@@ -24,7 +24,7 @@ from tidegate.core.files.state import (
     SetState,
     Unfinished,
 )
-from tidegate.specs.project import PathSource
+from tidegate.specs.files import PathSource
 
 OF = source(pattern="*", max_attempts=3)
 SMALL = source(pattern="*", max_islands=2)

@@ -26,7 +26,7 @@ from tidegate.core.files.discovery import (
 )
 from tidegate.core.files.paths import Layout, SourceFile
 from tidegate.core.files.state import Active, Failed, LateWindow, PathState, RecordsRead, Refused, Seal
-from tidegate.specs.project import Lateness, PartitionFilter, PathSource
+from tidegate.specs.files import Lateness, PartitionFilter, PathSource
 
 OF = source(pattern="*")
 WEEK = source(pattern="*", lateness=Lateness(fixed=timedelta(days=7)))

@@ -19,7 +19,7 @@ from tidegate.sources.http.bounds import Part, describe, format_value, parts, ro
 from tidegate.sources.http.client import merge_body, request_of
 from tidegate.sources.http.responses import Counts, Fetch, blocks
 from tidegate.specs.columns import ColumnSource, HttpRead, Value, WatermarkMode, WatermarkParams
-from tidegate.specs.project import FieldSpec, SchemaSpec
+from tidegate.specs.table import FieldSpec, SchemaSpec
 
 NOW = datetime(2026, 4, 3, 9, 15, 30, 123456, tzinfo=UTC)
 STORED = datetime(2026, 4, 2, 7, tzinfo=UTC)

@@ -27,7 +27,7 @@ from tidegate.sources.units.fetch import address_of, list_files
 from tidegate.sources.units.work import Fetched, UnitFailure, UnitWork, UnitWritten, Variables
 from tidegate.specs.columns import AuthKind, CsvOptions, HttpAuth, HttpRead, Retries
 from tidegate.specs.locations import Location, Secret
-from tidegate.specs.project import FieldSpec, SchemaSpec
+from tidegate.specs.table import FieldSpec, SchemaSpec
 from tidegate.specs.units import (
     Bounding,
     FileFormat,
