@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 unset PYTHONDONTWRITEBYTECODE # else every process that a test starts would compile all modules again
 work=$(mktemp -d)
 
-own_java=(tests/spark/test_{ended_workers,sessions,spark_faults,worker_pythons}.py)
+own_java=(tests/spark/test_{ended_workers,sessions,spark_faults,submit,worker_pythons}.py)
 pytest=".venv/bin/python -m pytest"
 if [ "${1:-}" = unit ]; then
   export TIDEGATE_QUICK=1

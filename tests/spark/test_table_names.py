@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tidegate
+from servers.s3 import Server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,6 +65,22 @@ def test_a_view_and_a_missing_schema_are_refused(spark: SparkSession, tmp_path: 
     assert (view.rows, "is a view" in str(view.error)) == (0, True)
     assert (nowhere.rows, "no schema no_schema" in str(nowhere.error)) == (0, True)
     spark.catalog.dropTempView("a_view")
+
+
+@pytest.mark.s3
+def test_a_table_on_s3_is_registered_queried_and_carried_on(spark: SparkSession, s3: Server, tmp_path: Path) -> None:
+    table = s3.location("named/events")
+    spark.sql(f"CREATE SCHEMA on_s3 LOCATION '{tmp_path}/on_s3'")
+    try:
+        sink = {"table": "on_s3.events", "location": table.uri, "storage_options": dict(table.options)}
+        config = project(tmp_path, events=sink)
+        for number in (1, 2):
+            arrive(tmp_path, number)
+            done = tidegate.run(config).sources[0]
+            assert (done.error, done.rows) == (None, 1)
+        assert sorted(row.id for row in spark.table("on_s3.events").collect()) == [1, 2]
+    finally:
+        spark.sql("DROP SCHEMA on_s3 CASCADE")
 
 
 HIVE = """

@@ -8,6 +8,7 @@ has already seen, and an error may come after the commit: so not Spark's result 
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -115,7 +116,7 @@ class SparkFrame:
         self._partitioned_by = rows.partitioned_by
         self._mask = Mask.around(rows.pipeline)
         self._work = rows
-        _check_session(session)
+        check_session(session)
         own = derive_session(session)
         check_writing(own, rows.pipeline.sink.table)
         self._table = reach(own, rows.pipeline.sink.table)
@@ -267,7 +268,7 @@ def apply_transform(read: DataFrame, transform: TransformSpec, pipeline: str, ma
     return result
 
 
-def _check_session(session: SparkSession) -> None:
+def check_session(session: SparkSession) -> None:
     """Raise :class:`EnvironmentProblem` unless it is a classic session with Delta."""
     if not hasattr(session, "newSession"):
         raise EnvironmentProblem(
@@ -275,7 +276,9 @@ def _check_session(session: SparkSession) -> None:
             "is a Spark Connect server",
             "set spark.master instead",
         )
-    if _EXTENSION not in (session.conf.get("spark.sql.extensions", "") or ""):
+    # Databricks has Delta built in, and does not list it among the extensions.
+    has_delta = "DATABRICKS_RUNTIME_VERSION" in os.environ
+    if not has_delta and _EXTENSION not in (session.conf.get("spark.sql.extensions", "") or ""):
         raise EnvironmentProblem(
             "the Spark session was started without Delta, but this table needs it",
             "start again; in a session of your own, set spark.sql.extensions, spark.sql.catalog.spark_catalog and "

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from tidegate.spark.frames import is_contested
+from support.errors import raises
+from tidegate.errors import EnvironmentProblem
+from tidegate.spark.frames import check_session, is_contested
 from tidegate.spark.tasks import telling_line
 
 CHECK = """An error occurred while calling o381.save.
@@ -52,3 +57,11 @@ def test_the_row_that_breaks_a_constraint_is_shown() -> None:
 )
 def test_another_writer_is_worth_another_try(message: str, again: bool) -> None:
     assert is_contested(ValueError(message)) is again
+
+
+def test_a_session_needs_delta_unless_its_platform_has_it_built_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    session: Any = SimpleNamespace(conf={"spark.sql.extensions": "com.example.Lineage"}, newSession=None)
+    with raises(EnvironmentProblem, "without Delta", "spark.sql.extensions"):
+        check_session(session)
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "17.3")
+    check_session(session)
