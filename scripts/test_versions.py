@@ -23,7 +23,8 @@ APART = ("pyspark", "delta-spark", "tidegate", "tidegate-native")
 """Installed apart from the others: delta-spark caps pyspark below the newest patch release, ours are built here."""
 
 _KILLS = ("tests/spark/test_column_kills.py", "tests/spark/test_process_faults.py", "tests/spark/test_spark_faults.py")
-_SESSIONS = ("tests/spark/test_sessions.py", "tests/spark/test_worker_pythons.py", "tests/spark/test_ended_workers.py")
+_OWN_JAVA = ("sessions", "worker_pythons", "ended_workers", "submit")
+_SESSIONS = tuple(f"tests/spark/test_{each}.py" for each in _OWN_JAVA)
 _S3 = ("tests/spark/test_frames_s3.py",)
 SUITES: dict[str, tuple[str, ...]] = {
     "Spark": ("tests/spark", *(f"--ignore={each}" for each in (*_KILLS, *_SESSIONS, *_S3))),
