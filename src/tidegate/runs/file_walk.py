@@ -587,9 +587,9 @@ class GroupQueue:
         self._progress(self._done, self._finished.source_bytes, rows)
 
     def _hand_over(self) -> Iterator[list[GroupResult]]:
-        """Everything finished, in as few commits as possible."""
+        """Everything finished, in as few commits as the limits allow."""
         finished, self._finished = self._finished, FinishedResults()
-        yield from in_commits(finished.results)
+        yield from in_commits(finished.results, self._limits)
         self._last = monotonic()
 
 
@@ -620,19 +620,23 @@ def read_all(
     return results
 
 
-def in_commits(results: Iterable[GroupResult]) -> Iterator[list[GroupResult]]:
-    """Whole results in the order of their groups, combined as long as a commit does not grow too large."""
-    group: list[GroupResult] = []
-    adds = 0
+def in_commits(results: Iterable[GroupResult], limits: CommitLimits | None = None) -> Iterator[list[GroupResult]]:
+    """Whole results in the order of their groups, combined as long as no commit exceeds the limits."""
+    limits = limits or CommitLimits()
+    files = min(ADDS_PER_COMMIT, limits.data_files or ADDS_PER_COMMIT)
+    group = FinishedResults()
     # By number, not by finish: then a commit that is split passes the watermark over the smaller names first.
     for result in sorted(results, key=lambda result: result.number):
-        if group and adds + len(result.data_files) > ADDS_PER_COMMIT:
-            yield group
-            group, adds = [], 0
-        group.append(result)
-        adds += len(result.data_files)
-    if group:
-        yield group
+        alone = FinishedResults()
+        alone.add(result)
+        sources = group.source_files + alone.source_files
+        is_over = limits.source_files is not None and sources > limits.source_files
+        if group.results and (is_over or group.data_files + alone.data_files > files):
+            yield group.results
+            group = FinishedResults()
+        group.add(result)
+    if group.results:
+        yield group.results
 
 
 def outcomes_of(results: Iterable[GroupResult]) -> list[FileOutcome]:
