@@ -261,7 +261,7 @@ def test_a_folder_that_spark_reads_by_itself_is_looked_at_for_links_first(tmp_pa
 
     def check(path: str, *, follow_links: bool) -> None:
         read = TableRead(TableFormat.PARQUET, Location(absolute_uri(path, tmp_path)), follow_links=follow_links)
-        TableReader._check_links(SimpleNamespace(_read=read))  # type: ignore[arg-type]  # without a session
+        TableReader._check_layout(SimpleNamespace(_read=read))  # type: ignore[arg-type]  # without a session
 
     check("in", follow_links=False)
     check("in/d=1/a.parquet", follow_links=False)

@@ -65,6 +65,7 @@ def plan(invocation: Invocation, /, **given: Any) -> int:
     is_flag=True,
     help="Run even if work units are now partitioned differently. What was read stays read.",
 )
+@click.option("--fail-fast", is_flag=True, help="Stop the other sources as soon as one fails.")
 @at_option("Run as if it were then, a moment in the past: read nothing that is newer.")
 @engine_option
 @with_json

@@ -18,6 +18,7 @@ from tidegate.commands.project import (
 )
 from tidegate.errors import ConfigError
 from tidegate.observe.events import Emit, Notice, ignore
+from tidegate.observe.logs import one_at_a_time
 from tidegate.protocol.position import utc_now
 from tidegate.reports.run import RunReport
 from tidegate.runs.engine import Engine
@@ -36,10 +37,12 @@ def run(
     accept_new_partitions: bool = False,
     now: datetime | None = None,
     engine: str | None = None,
+    fail_fast: bool = False,
 ) -> RunReport:
     """Read what is new into the tables; ``mode="continuous"`` polls until ``stop`` is set or a signal comes.
 
-    A failure is in the report of its source and does not stop the others; a wrong configuration raises. Uses the active
+    Sources run side by side, at most ``global.max_concurrent_sources`` at once. A failure is in the report of its
+    source and does not stop the others, unless ``fail_fast`` is set; a wrong configuration raises. Uses the active
     Spark session of this process, or starts one for the first file to read and stops it at the end; ``engine="local"``
     needs none, and :class:`ConfigError` says what of the configuration it leaves to Spark. A continuous run serves
     metrics and health if ``metrics.enabled`` is set. ``accept_new_partitions``: work units may be divided in
@@ -56,7 +59,17 @@ def run(
         open_emitter(project, chosen, mode, emit) as told,
         open_engine(project, told, flag, lambda: bound_files(project, pipeline), columns) as opened,
     ):
-        return run_on(project, pipeline, mode, told, flag, opened, accept_new_partitions=accept_new_partitions, now=now)
+        return run_on(
+            project,
+            pipeline,
+            mode,
+            told,
+            flag,
+            opened,
+            accept_new_partitions=accept_new_partitions,
+            now=now,
+            fail_fast=fail_fast,
+        )
 
 
 def _check_moment(now: datetime | None, mode: Mode) -> None:
@@ -82,8 +95,10 @@ def run_on(
     *,
     accept_new_partitions: bool = False,
     now: datetime | None = None,
+    fail_fast: bool = False,
 ) -> RunReport:
     """Run the pipelines of a project on a given engine; emits the notices of the project first."""
+    emit = one_at_a_time(emit)
     for notice in project.notices:
         emit(Notice("", "", notice))
     clock = utc_now if now is None else lambda: now
@@ -96,6 +111,7 @@ def run_on(
         clock,
         accept_new_partitions=accept_new_partitions,
         names=TableNames(project, engine.catalog, emit),
+        fail_fast=fail_fast,
     )
     chosen = pipelines_of(project, pipeline)
     with stops_on_signals(stop):

@@ -27,7 +27,7 @@ OWN_KEYS = ("watermark_operator", "watermark_filter", "watermark_window")
 NEEDS_COLUMNS = ("watermark_mode", "safety_lag", "future_tolerance", "null_watermark", "backward", *OWN_KEYS)
 """Keys of a source that have an effect only with ``watermark_columns``."""
 COLUMN_KEYS = (
-    ("watermark_columns", "filter_expression", "source_timezone", "poll_interval_secs"),
+    ("watermark_columns", "filter_expression", "source_timezone", "poll_interval_secs", "max_pass_secs"),
     (*NEEDS_COLUMNS, "timezone"),
 )
 """Keys of every column source in the order of ``config show``; the second half is for those with columns."""
@@ -101,7 +101,7 @@ class ColumnSourceModel(LookBackModel):
     step: ClassVar[str] = "<column source>"
     takes: ClassVar[Parts] = (
         part(ColumnSource, "watermark_columns:null_watermark", "watermark_operator:watermark_window"),
-        part(ColumnSource, "source_timezone:poll_interval_secs"),
+        part(ColumnSource, "source_timezone:max_pass_secs"),
     )
     configure: Annotated[ConfigureModel, Key("Another place for look-back keys and for the bounds of requests.")]
 

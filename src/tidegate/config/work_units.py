@@ -109,7 +109,7 @@ class UnitSourceModel(Model):
         "abstinent_period_days",
         part(UnitSource, "abstinent_period:time_column"),
         "replace",
-        part(UnitSource, "unit_column:poll_interval_secs"),
+        part(UnitSource, "unit_column:max_pass_secs"),
     )
     watermark: Annotated[
         tuple[WatermarkModel, ...], Key("The time range and the units; at most one of each.", old="ms.watermark")
@@ -180,7 +180,7 @@ class UnitSourceModel(Model):
             "work_unit": WorkUnitModel.show_of(source),
         }
         data = cls.show_read(source.read)
-        keys = ["watermark", "secondary_input", "work_unit", "timezone", "poll_interval_secs"]
+        keys = ["watermark", "secondary_input", "work_unit", "timezone", "poll_interval_secs", "max_pass_secs"]
         data |= dump(cls, source, keys, given)
         data["params"] = data.get("params", {}) | bounds
         keys = ["grace_period", "abstinent_period", "catch_up", "time_column"] if source.time else []

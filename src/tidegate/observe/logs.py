@@ -229,6 +229,18 @@ def mask_events(emit: Emit, mask: Mask) -> Emit:
     return emit if not mask.secrets else lambda event: emit(mask.deep(event))
 
 
+def one_at_a_time(emit: Emit) -> Emit:
+    """An ``Emit`` for threads that emit at the same time; ``emit`` gets one event after the other."""
+    # Reentrant: a signal handler may emit on the thread that is emitting already.
+    turn = threading.RLock()
+
+    def emit_in_turn(event: Event) -> None:
+        with turn:
+            emit(event)
+
+    return emit_in_turn
+
+
 def fanout(*consumers: Emit) -> Emit:
     """An ``Emit`` that passes every event to each consumer, in order, from any thread.
 

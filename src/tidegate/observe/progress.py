@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import IO, TYPE_CHECKING, Self
@@ -332,6 +332,18 @@ def _summarize_columns(event: events.ColumnsInferred) -> str:
     return label_event(event, f"{event.text.partition(': ')[0]} (`tidegate schema show` lists them)") + "\n"
 
 
+def _count_others(bars: Sequence[SourceBar]) -> str:
+    """What became of the sources so far, in a few words."""
+    done = [bar.tally for bar in bars if bar.tally.finished]
+    failed = sum(each.stage == "failed" for each in done)
+    words = (f"{len(done) - failed:,} done", f"{failed:,} failed" if failed else "", f"{short(_rows(bars))} rows")
+    return ", ".join(filter(None, words))
+
+
+def _rows(bars: Sequence[SourceBar]) -> int:
+    return sum(bar.tally.rows_so_far for bar in bars)
+
+
 def _seconds(spent: float) -> str:
     """Whole seconds, so that a line changes once a second."""
     return f"{int(spent)} s" if spent < 60 else duration(int(spent))
@@ -367,8 +379,15 @@ class ProgressView:
         return [bar for bar in found if not bar.about] or found
 
 
+MOST_BARS = 8
+"""The most sources that have a line of their own on a terminal."""
+
+
 class BarProgress(SilentProgress):
-    """One bar per source on a terminal, a spinner while there is nothing to measure; a thread redraws them."""
+    """A bar per source on a terminal, a spinner while there is nothing to measure; a thread redraws them.
+
+    Where there are many sources, those at work have a bar, and the others are counted.
+    """
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         from rich.spinner import Spinner
@@ -406,13 +425,17 @@ class BarProgress(SilentProgress):
         grid.add_column(no_wrap=True, overflow="ellipsis", max_width=24)
         grid.add_column(width=BAR_WIDTH)
         grid.add_column(no_wrap=True, overflow="ellipsis")
-        for bar in self._bars.shown():
+        bars = self._bars.shown()
+        chosen = bars if len(bars) <= MOST_BARS else [bar for bar in bars if not bar.tally.finished][:MOST_BARS]
+        for bar in chosen:
             tally = bar.tally
             total = float(tally.planned_bytes) if tally.planned_bytes else 1.0 if tally.finished else None
             done = tally.bytes_so_far if tally.planned_bytes else int(tally.finished)
             mark = Text("✓") if tally.finished else self._spinner
             drawn = ProgressBar(total=total, completed=done, width=BAR_WIDTH)
             grid.add_row(mark, Text(bar.about or "tidegate"), drawn, Text(bar.short_words()))
+        if len(chosen) < len(bars):
+            grid.add_row(Text(" "), Text(f"{len(bars) - len(chosen)} others"), Text(""), Text(_count_others(bars)))
         return grid
 
     @contextmanager

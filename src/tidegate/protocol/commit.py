@@ -118,14 +118,15 @@ def commit_together(members: Sequence[Member]) -> tuple[Position, ...]:
         if member.opened.unpaid:
             follow_ups.pay(member.site, member.opened)
     lead = members[0].site
-    deadline = lead.pace.start()
     # Before any document is written: a file that is gone or short would make every reader of the table fail.
     adds = tuple(add for member in members for add in measure(member.site, member.change.write.data_files))
     # One name for all members: RESOLVE looks for it in the entry, which is theirs together.
     name = lead.attempts()
-    attempt = Attempt([_write_document(member, name) for member in members], adds, deadline)
+    written = [_write_document(member, name) for member in members]
     try:
-        entry = attempt.run()
+        with lead.turn:
+            attempt = Attempt(written, adds, lead.pace.start())
+            entry = attempt.run()
     except CommitLost:
         raise
     except TidegateError as error:

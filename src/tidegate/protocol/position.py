@@ -18,7 +18,7 @@ import json
 import random
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -164,7 +164,8 @@ class TableContext:
     properties of the table. ``polls``: the number of polls of the source, for the mirror. ``payers``: who pays debts of
     which ``kind``; ``owed``: the debts of every commit that moves the state. ``second_mirror``: where else to write the
     mirror. ``foreign``: whose traces stop a first run. ``describe``: the name and the watermark of a recorded state,
-    for the ledger.
+    for the ledger. ``turn``: held while a commit is sent, so that the sources of one run that share the table do not
+    contest its log between themselves; nothing of the protocol depends on it.
     """
 
     key: SourceKey
@@ -184,6 +185,7 @@ class TableContext:
     describe: Describe = describe_state
     emit: Emit = ignore
     attempts: Callable[[], str] = lambda: str(uuid4())
+    turn: AbstractContextManager[object] = field(default_factory=nullcontext)
 
     @property
     def log(self) -> DeltaLog:

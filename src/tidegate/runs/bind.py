@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeGuard
@@ -171,8 +172,12 @@ def bind(
     parallelism: int = 1,
     emit: Emit = ignore,
     pace: Pace | None = None,
+    turn: AbstractContextManager[object] | None = None,
 ) -> TrackedSource:
-    """Create the clients; sends nothing yet. ``pace`` replaces the project's time limits of commits."""
+    """Create the clients; sends nothing yet. ``pace`` replaces the project's time limits of commits.
+
+    ``turn`` is held while a commit is sent; sources of one table share it.
+    """
     table_store = open_store(pipeline.sink.table)
     pace = pace or Pace(deadline_secs=project.commit_deadline_secs)
     tracker = TRACKERS[type(source)](Binding(project, pipeline, source, table_store, pace, emit))
@@ -191,6 +196,7 @@ def bind(
         describe=partial(_describe, tracker),
         pace=pace,
         emit=emit,
+        turn=turn or nullcontext(),
     )
     positions = PositionStore(site).with_copy(_copy(project, site.key, tracker))
     limits = [limit for limit in (pipeline.max_concurrent_files, project.total_concurrency) if limit]

@@ -319,6 +319,10 @@ class ColumnWalk:
         plan = self._make_plan(position)
         if self._is_idle(plan):
             return self._nothing_new(position)
+        with self._run.take_server_turn():
+            return self._carry_out(position, plan)
+
+    def _carry_out(self, position: Position, plan: ColumnPlan) -> Position:
         source = self._source.source
         reader = self._engine.reader(source, self._source.pipeline.schema, plan.now)
         if reader.fixed_first or source.safety_lag is not None:

@@ -6,6 +6,7 @@ only the pass commits. Frames of rows are passed on without a look into them.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from tidegate.specs.masking import Mask
     from tidegate.specs.table import SchemaSpec
     from tidegate.specs.units import UnitSource
+    from tidegate.tasks.admission import Admission
     from tidegate.tasks.read_task import CommitLimits, FinishedGroup, Hear, ReadTask
     from tidegate.tasks.row_task import Batch, RowsWritten, RowTask, WorkRows
     from tidegate.tasks.unit_task import ReplacedUnit
@@ -152,7 +154,10 @@ class UnitRunner(Lifecycle, Protocol):
 
 
 class Engine(FileTasks, ColumnRows, UnitRunner, Protocol):
-    """All three, as a run over sources of any kind needs them."""
+    """All three, as a run over sources of any kind needs them; threads may share it, each with a view of its own."""
+
+    def for_pass(self, source: str, stop: threading.Event, admission: Admission) -> Engine:
+        """This engine for one pass: its tasks count as those of ``source``, and end when ``stop`` is set."""
 
     def excerpt_log(self, error: BaseException, mask: Mask) -> str:
         """Where the engine's own log is kept, masked, and its end, if ``error`` came from the engine."""

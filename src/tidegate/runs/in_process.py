@@ -6,16 +6,18 @@ Python functions. Databases filter themselves. What would differ from Spark's re
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from bisect import insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from uuid import uuid4
 
 import pyarrow as pa
@@ -64,6 +66,7 @@ from tidegate.specs.units import UnitSource
 from tidegate.specs.user_code import load_function, name_errors, show
 from tidegate.storage.port import Scope
 from tidegate.storage.stores import open_store
+from tidegate.tasks.admission import Admission
 from tidegate.tasks.read_task import (
     CommitLimits,
     FinishedGroup,
@@ -94,6 +97,14 @@ class InProcessEngine:
 
     is_ready = True
 
+    # Everything of a pass happens in its own thread.
+    _pass = threading.local()
+
+    def for_pass(self, source: str, stop: threading.Event, admission: Admission) -> Self:
+        """This engine; a task under way ends by itself, the pass begins no other."""
+        self._pass.admit = partial(admission.admit, source)
+        return self
+
     def catalog(self) -> None:
         """There is none: tables by name lie where the configuration says, and Spark registers them."""
 
@@ -107,7 +118,12 @@ class InProcessEngine:
 
     def tasks(self, most: int, limits: CommitLimits, hear: Hear) -> SerialTasks:
         """Tasks that run here, one whenever somebody waits for it."""
-        return SerialTasks(lambda task, group: self.read(task, group, hear))
+
+        def read(task: ReadTask, group: FileGroup) -> tuple[GroupResult, ...]:
+            with getattr(self._pass, "admit", nullcontext)():
+                return self.read(task, group, hear)
+
+        return SerialTasks(read)
 
     def read(self, task: ReadTask, group: FileGroup, hear: Hear) -> tuple[GroupResult, ...]:
         """One task: read a group here."""

@@ -9,7 +9,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -21,12 +21,22 @@ from tidegate.protocol.documents import read_mirror
 from tidegate.protocol.position import Pace, utc_now
 from tidegate.reports.run import RunReport, SourceReport
 from tidegate.reports.status import shown_state
-from tidegate.runs.bind import bind, is_files
+from tidegate.runs.bind import SLOTS_PER_CORE, bind, is_files
 from tidegate.runs.engine import Engine
 from tidegate.runs.maintenance import maintain_if_due
 from tidegate.runs.pass_ import ANOTHER_RUN, Pass, without_name
 from tidegate.runs.presence import Courtesy, claim_source, settle_attempts
 from tidegate.runs.reconcile import ScheduledReconciling
+from tidegate.runs.schedule import (
+    LEFT_BEHIND_SECS,
+    LOOK_SECS,
+    Ended,
+    Name,
+    PassStop,
+    PassThreads,
+    find_upstream,
+    without_cycles,
+)
 from tidegate.runs.staged import stage
 from tidegate.runs.table_names import TableNames
 from tidegate.runs.tracker import Clock, Summary, TrackedSource
@@ -36,6 +46,8 @@ from tidegate.specs.masking import Mask
 from tidegate.specs.project import Delivery, PipelineSpec, ProjectSpec, SourceSpec
 from tidegate.specs.table import Evolution, SchemaSpec
 from tidegate.storage.port import ObjectStore
+from tidegate.storage.stores import comparable_uri
+from tidegate.tasks.admission import Admission
 
 SHOWN_UNKNOWN_FIELDS = 10
 SUMMED = ("files", "bytes", "rows", "commits", "staged", "bad_records", "dead_files", "work_units", "seconds")
@@ -46,7 +58,7 @@ NO_NATIVE = (
     "pip install 'tidegate[native]'"
 )
 
-Name = tuple[str, str]
+_COMPARISON = ("", "scheduled comparison")
 
 
 @dataclass(slots=True)
@@ -82,21 +94,45 @@ class Loop:
     accept_new_partitions: bool = False
     courtesy: Courtesy = field(default_factory=Courtesy)
     names: TableNames | None = None
+    fail_fast: bool = False
     _polls: Polls = field(default_factory=Polls)
     _sources: dict[Name, TrackedSource] = field(default_factory=dict)
     _passes: dict[Name, Pass] = field(default_factory=dict)
     _shared: dict[str, Any] = field(default_factory=dict)
+    _turns: dict[str, threading.Lock] = field(default_factory=dict)
+    _admission: Admission = field(init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
     _told_native: bool = False
-    _traced: str = ""
+    _traced: dict[Name, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        most = self.parallelism * SLOTS_PER_CORE
+        self._admission = Admission(min(most, self.project.total_concurrency or most))
 
     def once(self, pipelines: Sequence[PipelineSpec]) -> RunReport:
-        """One pass over every source; a source that fails does not stop the others."""
+        """One pass over every source; a source that fails does not stop the others, unless ``fail_fast`` is set.
+
+        A source that reads what another pipeline writes waits for it.
+        """
         started = time.monotonic()
-        self._shared.clear()
-        sources = [(pipeline, source) for pipeline in pipelines for source in pipeline.sources]
-        reports = [self._pass(pipeline, source) for pipeline, source in sources if not self.stop.is_set()]
+        sources = {(pipeline.name, source.name): (pipeline, source) for pipeline, source in _pairs(pipelines)}
+        waits = without_cycles(find_upstream(pipelines), list(sources))
+        left, reports = list(sources), dict[Name, SourceReport]()
+        with PassThreads[SourceReport](self.project.max_concurrent_sources, self.stop) as threads:
+            while left or not threads.is_empty:
+                if self.stop.is_set():
+                    threads.stop_all()
+                    left.clear()
+                while threads.has_room and (name := _first_free(left, waits, reports)) is not None:
+                    left.remove(name)
+                    self._begin(threads, *sources[name])
+                ended = threads.wait(LOOK_SECS)
+                if ended is not None:
+                    reports[ended.name] = report = self._result_of(ended, threads)
+                    if self.fail_fast and not _is_well(report):
+                        self.stop.set()
         complete = len(reports) == len(sources) and not self.stop.is_set()
-        return _report(reports, started, complete=complete)
+        return _report([reports[name] for name in sources if name in reports], started, complete=complete)
 
     def continuously(self, pipelines: Sequence[PipelineSpec], jitter: Callable[[], float] = random.random) -> RunReport:
         """Poll every source at its interval until ``stop`` is set; the report adds up each source's passes.
@@ -106,26 +142,60 @@ class Loop:
         started = time.monotonic()
         self.courtesy = replace(self.courtesy, waits=False)
         total: dict[Name, SourceReport] = {}
-        sources = [(pipeline, source) for pipeline in pipelines for source in pipeline.sources]
-        due = {(pipeline.name, source.name): 0.0 for pipeline, source in sources}
+        sources = {(pipeline.name, source.name): (pipeline, source) for pipeline, source in _pairs(pipelines)}
+        due, began = dict.fromkeys(sources, 0.0), dict.fromkeys(sources, 0.0)
         reconciling = ScheduledReconciling(
             self.project.reconcile, partial(self._bind_all, pipelines), self.engine, self.emit, self.stop
         )
-        while not self.stop.is_set():
-            reconciling.if_due()
-            pipeline, source = min(sources, key=lambda pair: due[pair[0].name, pair[1].name])
-            name = (pipeline.name, source.name)
-            if self.stop.wait(max(0.0, due[name] - time.monotonic())):
-                break
-            self._shared.clear()
-            began = time.monotonic()
-            latest = self._pass(pipeline, source)
-            total[name] = _add_pass(total.get(name), latest)
-            # Random, so that processes with the same interval do not ask the same storage at the same moment for ever.
-            pause = source.poll_interval_secs + jitter() * self.project.jitter_of(source.poll_interval_secs)
-            # A source that takes minutes to fail would otherwise be due again at once, and keep the others waiting.
-            due[name] = (began if latest.error is None else time.monotonic()) + pause
-        return _report(list(total.values()), started, complete=True)
+        with PassThreads[SourceReport | None](self.project.max_concurrent_sources, self.stop) as threads:
+            while not self.stop.is_set() or not threads.is_empty:
+                now = time.monotonic()
+                if self.stop.is_set():
+                    threads.stop_all()
+                elif reconciling.is_due and not threads.is_busy(_COMPARISON):
+                    threads.begin(_COMPARISON, lambda stop: reconciling.compare(), counts=False)
+                # Whoever has waited longest comes first where there is not room for all.
+                waiting = sorted((name for name in sources if not threads.is_busy(name)), key=due.__getitem__)
+                while waiting and threads.has_room and due[waiting[0]] <= now and not self.stop.is_set():
+                    began[waiting[0]] = now
+                    self._begin(threads, *sources[waiting.pop(0)])
+                soon = due[waiting[0]] - now if waiting and threads.has_room else LOOK_SECS
+                ended = threads.wait(min(LOOK_SECS, soon))
+                if ended is None or ended.name == _COMPARISON:
+                    continue
+                source = sources[ended.name][1]
+                latest = self._result_of(ended, threads)
+                total[ended.name] = _add_pass(total.get(ended.name), latest)
+                # Random, so that processes with equal intervals do not always ask a storage at the same moment.
+                pause = source.poll_interval_secs + jitter() * self.project.jitter_of(source.poll_interval_secs)
+                # A source that takes minutes to fail would otherwise be due again at once.
+                due[ended.name] = (began[ended.name] if latest.error is None else time.monotonic()) + pause
+        return _report([total[name] for name in sources if name in total], started, complete=True)
+
+    def _begin(self, threads: PassThreads[Any], pipeline: PipelineSpec, source: SourceSpec) -> None:
+        work = partial(self._pass, pipeline, source)
+        threads.begin((pipeline.name, source.name), work, source.max_pass_secs)
+
+    def _result_of(
+        self, ended: Ended[SourceReport] | Ended[SourceReport | None], threads: PassThreads[Any]
+    ) -> SourceReport:
+        """The report of a pass; raises what no pass should raise, once the others have stopped."""
+        if ended.error is not None:
+            self.stop.set()
+            threads.stop_all()
+            while not threads.is_empty:
+                threads.wait(LOOK_SECS)
+            raise ended.error
+        if ended.result is not None:
+            return ended.result
+        source = next(each for each in self.project.pipeline(ended.name[0]).sources if each.name == ended.name[1])
+        error = TidegateError(
+            f"{'/'.join(ended.name)}: the pass took longer than max_pass_secs ({source.max_pass_secs}), and has not "
+            f"stopped {LEFT_BEHIND_SECS:.0f} seconds after it was told to",
+            "find out what it waits for; it is not begun again before it has ended, and what it committed stays",
+        )
+        self.emit(events.SourceFailed(*ended.name, without_name(ended.name, error)))
+        return self._tell(ended.name, None, error, float(source.max_pass_secs or 0) + LEFT_BEHIND_SECS)
 
     def _bind_all(self, pipelines: Sequence[PipelineSpec]) -> tuple[list[TrackedSource], list[TrackedSource]]:
         """New bound sources: those of these pipelines, and all of the configuration."""
@@ -137,7 +207,7 @@ class Loop:
         ]
         return [each for each in every if each.pipeline.name in names], every
 
-    def _pass(self, pipeline: PipelineSpec, source: SourceSpec) -> SourceReport:
+    def _pass(self, pipeline: PipelineSpec, source: SourceSpec, stop: PassStop) -> SourceReport:
         """One pass over one source; errors are in the report."""
         started = time.monotonic()
         name = (pipeline.name, source.name)
@@ -151,47 +221,55 @@ class Loop:
             bound = self._bound(pipeline, source)
             done = Pass(
                 bound,
-                self.engine,
+                self.engine.for_pass("/".join(name), stop, self._admission),
                 emit=self.emit,
-                stop=self.stop,
+                stop=stop,
                 clock=self.clock,
                 polls=self._polls.next(bound.table_store, bound.key),
                 since=before,
                 shared=self._shared,
                 accept_new_partitions=self.accept_new_partitions,
             )
-            with claim_source(
-                bound.table_store, bound.key, pipeline.conflict, self.emit, self.stop, self.courtesy
-            ) as free:
+            with claim_source(bound.table_store, bound.key, pipeline.conflict, self.emit, stop, self.courtesy) as free:
                 if not free:
                     return self._leave_out(name, time.monotonic() - started)
                 done.run()
                 self._passes[name] = done
                 if self.names is not None:
                     self.names.settle(pipeline)
-                maintain_if_due(pipeline, source.name, done.position, done.totals.commits, self.emit, self.stop)
+                maintain_if_due(pipeline, source.name, done.position, done.totals.commits, self.emit, stop)
         except RunStopped as stopped:
-            self.emit(events.Notice(*name, str(stopped)))
+            if not stop.is_overdue:
+                self.emit(events.Notice(*name, str(stopped)))
         except TidegateError as failure:
-            # Errors quote servers and drivers, and these quote what they were sent.
-            mask = Mask.around(self.project)
-            error = mask.error(failure)
-            told = without_name(name, failure)
-            self.emit(events.SourceFailed(*name, told))
-            # The same failure at every poll would fill the log with traces.
-            if told != self._traced:
-                self._traced = told
-                trace = "".join(traceback.format_exception(failure))
-                self.emit(events.FailureTraced(*name, f"{trace}{self.engine.excerpt_log(failure, mask)}"))
+            error = self._told_failure(name, failure)
+        if stop.is_overdue and error is None:
+            error = self._told_failure(name, _overdue(name, source))
         report = self._tell(name, done, error, time.monotonic() - started)
         if done is not None:
             settle_attempts(bound, done.is_first, done.before, report, self.clock, done.unsaved)
         return report
 
+    def _told_failure(self, name: Name, failure: TidegateError) -> TidegateError:
+        """The failure of a pass without secrets, after telling it."""
+        # Errors quote servers and drivers, and these quote what they were sent.
+        mask = Mask.around(self.project)
+        told = without_name(name, failure)
+        self.emit(events.SourceFailed(*name, told))
+        # The same failure at every poll would fill the log with traces.
+        if told != self._traced.get(name):
+            self._traced[name] = told
+            trace = "".join(traceback.format_exception(failure))
+            self.emit(events.FailureTraced(*name, f"{trace}{self.engine.excerpt_log(failure, mask)}"))
+        masked: TidegateError = mask.error(failure)
+        return masked
+
     def _bound(self, pipeline: PipelineSpec, source: SourceSpec) -> TrackedSource:
         name = (pipeline.name, source.name)
         if name not in self._sources:
-            bound = bind(self.project, pipeline, source, self.parallelism, self.emit, self.pace)
+            with self._lock:
+                turn = self._turns.setdefault(comparable_uri(pipeline.sink.table.uri), threading.Lock())
+            bound = bind(self.project, pipeline, source, self.parallelism, self.emit, self.pace, turn)
             # Only file sources may be staged: the configuration refuses it for others.
             self._sources[name] = stage(bound) if pipeline.delivery is Delivery.STAGED and is_files(bound) else bound
         return self._sources[name]
@@ -216,6 +294,22 @@ class Loop:
         report = replace(_not_begun(name, None, seconds), state="Skipped", skipped=((ANOTHER_RUN, 1),))
         self.emit(_make_finished_event(report, failed=False))
         return report
+
+
+def _pairs(pipelines: Sequence[PipelineSpec]) -> list[tuple[PipelineSpec, SourceSpec]]:
+    return [(pipeline, source) for pipeline in pipelines for source in pipeline.sources]
+
+
+def _first_free(left: Sequence[Name], waits: Mapping[Name, frozenset[Name]], ended: Collection[Name]) -> Name | None:
+    """The first source that waits for nobody."""
+    return next((name for name in left if all(each in ended for each in waits[name])), None)
+
+
+def _overdue(name: Name, source: SourceSpec) -> TidegateError:
+    return TidegateError(
+        f"{'/'.join(name)}: the pass took longer than max_pass_secs ({source.max_pass_secs}) and was stopped",
+        "what it committed stays, and the next pass continues there; find out what takes long, or raise max_pass_secs",
+    )
 
 
 def _not_begun(name: Name, error: TidegateError | None, seconds: float) -> SourceReport:

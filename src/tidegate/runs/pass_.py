@@ -11,12 +11,13 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self, runtime_checkable
+from urllib.parse import urlsplit
 
-from tidegate.errors import CommitLost, StorageError, TidegateError
+from tidegate.errors import CommitLost, RunStopped, StorageError, TidegateError
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.protocol.change import Change, RowCount, SparkWrite, State
@@ -199,6 +200,25 @@ class Pass:
         if self._is_first_pass and text not in self._told:
             self._told.add(text)
             self.notice(text)
+
+    @contextmanager
+    def take_server_turn(self) -> Iterator[None]:
+        """While inside, no other source of this run sends requests to a server that limits their rate."""
+        request = self.source.source.request
+        if getattr(request, "rate_limit", None) is None:
+            yield
+            return
+        assert request is not None
+        # By connection: its limit is that of all its sources together, and each of them would use up the whole.
+        server = request.connection or urlsplit(request.url).netloc
+        turn = self.shared.setdefault(f"turn of {server}", threading.Lock())
+        while not turn.acquire(timeout=SHORTEST_PAUSE):
+            if self.stop.is_set():
+                raise RunStopped(f"stopped while another source had its turn with {server}")
+        try:
+            yield
+        finally:
+            turn.release()
 
     def _note_version(self, position: Position) -> None:
         self.totals.table_version = position.table_version if position.table_version >= 0 else None

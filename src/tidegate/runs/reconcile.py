@@ -371,11 +371,14 @@ class ScheduledReconciling:
     stop: threading.Event
     _last: float = field(default_factory=time.monotonic)
 
-    def if_due(self) -> None:
-        """Compare, if the last time, or the start of the run, is long enough ago."""
+    @property
+    def is_due(self) -> bool:
+        """Whether the last time, or the start of the run, is long enough ago."""
         every = self.spec.every
-        if every is None or time.monotonic() - self._last < every.total_seconds():
-            return
+        return every is not None and time.monotonic() - self._last >= every.total_seconds()
+
+    def compare(self) -> None:
+        """Compare the sources with what is recorded of them, and tell what was found."""
         try:
             self._compare()
         # A comparison is a service of the continuous run, whose loading must go on.

@@ -9,6 +9,7 @@ An entry in the catalog is made after the first commit. If a run is killed in be
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -34,22 +35,27 @@ class TableNames:
         self._known = KnownTables(project.origin)
         self._located: dict[str, PipelineSpec] = {}
         self._owners: dict[str, str] = {}
+        # Sources of one pipeline run side by side, and ask for the same table.
+        self._lock = threading.RLock()
 
     def locate(self, pipeline: PipelineSpec) -> PipelineSpec:
         """The pipeline with the places of its tables; :class:`TableError` if a name is not what it was."""
         if not pipeline.has_names:
             return pipeline
-        if pipeline.name not in self._located:
-            catalog = self._open_catalog()
-            found = pipeline if catalog is None else self._look_up(pipeline, catalog)
-            self._located[pipeline.name] = found
-        return self._located[pipeline.name]
+        with self._lock:
+            if pipeline.name not in self._located:
+                catalog = self._open_catalog()
+                found = pipeline if catalog is None else self._look_up(pipeline, catalog)
+                self._located[pipeline.name] = found
+            return self._located[pipeline.name]
 
     def settle(self, pipeline: PipelineSpec) -> None:
         """After a pass: register a table that was created, and remember its id."""
-        name, location = pipeline.sink.name, pipeline.sink.table
-        if name is None:
-            return
+        if pipeline.sink.name is not None:
+            with self._lock:
+                self._settle(pipeline, pipeline.sink.name, pipeline.sink.table)
+
+    def _settle(self, pipeline: PipelineSpec, name: str, location: Location) -> None:
         known = self._known.read().get(name)
         table_id = _id_at(location)
         if table_id is None or (known is not None and known.registered and known.table_id == table_id):

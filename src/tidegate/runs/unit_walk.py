@@ -11,6 +11,7 @@ committed in different ways. Failing units come last, so that they delay no othe
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -160,7 +161,8 @@ class UnitWalk:
         """One group, from its requests to its commit; also returns its work units that were not begun."""
         change = UnitChange(self._source, self._run.engine, position, plan)
         try:
-            group = change.read(wave, [_work_of(each, units) for each in wave], self._breaker.limit)
+            with self._run.take_server_turn():
+                group = change.read(wave, [_work_of(each, units) for each in wave], self._breaker.limit)
             failpoint("runs.read")
             begun = [(work, result) for work, result in zip(wave, group.results, strict=True) if result is not None]
             outcomes = sort_outcomes(self._source.source, begun, plan.now)
@@ -275,9 +277,9 @@ class UnitWalk:
 
 
 def breaker_of(source: UnitSource, shared: dict[str, object]) -> Breaker:
-    """The breaker of a connection, shared by its sources within a run; a source without one has its own."""
+    """The breaker of a connection, shared by its sources as long as the run lasts; others have their own."""
     named = source.request.connection if source.request else ""
-    # By connection: what one source found out about a server holds for the next source of the same run.
+    # By connection: what one source found out about a server holds for the others, and for the next poll.
     breaker = shared.setdefault(f"breaker of {named or source.uri}", Breaker(source.work.breaker_failures))
     assert isinstance(breaker, Breaker)
     breaker.begin()
@@ -379,6 +381,7 @@ class Breaker:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._streak = 0
+        self._lock = threading.Lock()
 
     @property
     def is_open(self) -> bool:
@@ -397,13 +400,15 @@ class Breaker:
 
     def begin(self) -> None:
         """Begin another source: if the breaker is open, one more failure is enough, and a success closes it."""
-        if self.is_open:
-            # One try, not none: the server may have come back since.
-            self._streak = self._limit - 1
+        with self._lock:
+            if self.is_open:
+                # One try, not none: the server may have come back since.
+                self._streak = self._limit - 1
 
     def note(self, *, failed: bool) -> None:
         """Count one work unit."""
-        self._streak = self._streak + 1 if failed else 0
+        with self._lock:
+            self._streak = self._streak + 1 if failed else 0
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,7 @@ from tidegate.specs.columns import ColumnSource, FunctionRead, HttpRead, JdbcRea
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import SparkSpec
 from tidegate.specs.table import SchemaSpec
+from tidegate.tasks.admission import Admission
 from tidegate.tasks.read_task import CommitLimits, GroupResult, Hear, ReadTask
 from tidegate.tasks.row_task import WorkRows
 
@@ -70,11 +72,87 @@ AGAIN_SECONDS = 5.0
 """For this long after a failed start, the next source gets the same error instead of a retry."""
 
 
-class SparkEngine:
-    """Executes on Spark; starts the session on first use.
+class SharedSession:
+    """The session of all passes, started by the first that needs it; thread-safe.
 
     Then ``delta`` says whether Spark itself has to read or write Delta tables, ``packages`` what else it needs.
     """
+
+    def __init__(
+        self,
+        spec: SparkSpec,
+        starting: Callable[[str], None],
+        delta: Callable[[], bool],
+        packages: Callable[[], Sequence[str]],
+        mask: Mask | None,
+    ) -> None:
+        self._spec = spec
+        self._starting = starting
+        self._delta = delta
+        self._packages = packages
+        self._mask = mask
+        self._refusal: tuple[float, EnvironmentProblem] | None = None
+        self._lock = threading.Lock()
+        self._thread = threading.local()
+        self.session: SparkSession | None = None
+        self.is_ours = False
+        self.turns = Turns()
+        self.listener: ReportListener | None = None
+        self.is_reached = self.was_tried = False
+
+    def get(self) -> SparkSession:
+        """The running session, started on first use."""
+        # One thread starts it, and the others wait for that instead of starting another.
+        with self._lock:
+            if self.session is None:
+                self.session = take_session(self._spec) or self._start()
+            return self.session
+
+    def _start(self) -> SparkSession:
+        # Each source of a project asks for the session; without this, every one of them would wait for the same
+        # failing start.
+        if self._refusal is not None and time.monotonic() < self._refusal[0] + AGAIN_SECONDS:
+            raise self._refusal[1]
+        self._starting(self._spec.remote or self._spec.master or "local[*]")
+        try:
+            session = open_session(self._spec, delta=self._delta(), packages=self._packages(), mask=self._mask)
+        except EnvironmentProblem as refusal:
+            self._refusal = time.monotonic(), refusal
+            raise
+        self.is_ours = True
+        return session
+
+    def enter(self, session: Any, source: str) -> None:
+        """Make this thread one of ``source``: user code finds the session, and its jobs have their fair share."""
+        if getattr(self._thread, "source", None) == source or _is_connect(session):
+            return
+        self._thread.source = source
+        with contextlib.suppress(Exception):  # a session that is gone: the next job reports it
+            session._jvm.SparkSession.setActiveSession(session._jsparkSession)
+            # Pools mean something only with the scheduler that our own sessions have.
+            if self.is_ours and source:
+                session.sparkContext.setLocalProperty("spark.scheduler.pool", source)
+
+    def listen(self, listen: Callable[[SparkSession], None]) -> None:
+        """Call ``listen`` unless somebody listens to tasks already."""
+        session = self.get()
+        with self._lock:
+            if self.listener is None:
+                listen(session)
+
+    def close(self) -> None:
+        """Stop the session, if it was started here."""
+        if self.listener is not None:
+            self.listener.close()
+            self.listener = None
+        if self.session is not None and self.is_ours:
+            with contextlib.suppress(Exception):  # a signal to the whole group has ended the JVM before us
+                stop_session(self.session)
+        self.session = None
+
+
+class SparkEngine:
+    """Executes on Spark; starts the session on first use."""
 
     def __init__(
         self,
@@ -87,44 +165,30 @@ class SparkEngine:
         packages: Callable[[], Sequence[str]] = tuple,
         mask: Mask | None = None,
     ) -> None:
-        self._spec = spec
-        self._mask = mask
+        self._spark = SharedSession(spec, starting, delta, packages, mask)
         self._stop = stop or threading.Event()
         self._grace_secs = grace_secs
-        self._starting = starting
-        self._delta = delta
-        self._packages = packages
-        self._session: SparkSession | None = None
-        self._started = False
-        self._refusal: tuple[float, EnvironmentProblem] | None = None
+        self._source = ""
+        self._admission: Admission | None = None
         self._turns = Turns()
-        self._listener: ReportListener | None = None
-        self._is_reached = self._was_tried = False
+
+    def for_pass(self, source: str, stop: threading.Event, admission: Admission) -> SparkEngine:
+        """This engine for one pass, on the same session."""
+        view = copy(self)
+        view._source, view._stop, view._admission = source, stop, admission
+        view._turns = Turns()
+        return view
 
     def session(self) -> SparkSession:
         """The running session, started on first use."""
-        if self._session is None:
-            self._session = take_session(self._spec)
-            if self._session is None:
-                # Each source of a project asks for the session; without this, every one of them would wait for the same
-                # failing start.
-                if self._refusal is not None and time.monotonic() < self._refusal[0] + AGAIN_SECONDS:
-                    raise self._refusal[1]
-                self._starting(self._spec.remote or self._spec.master or "local[*]")
-                try:
-                    self._session = open_session(
-                        self._spec, delta=self._delta(), packages=self._packages(), mask=self._mask
-                    )
-                except EnvironmentProblem as refusal:
-                    self._refusal = time.monotonic(), refusal
-                    raise
-                self._started = True
-        return self._session
+        session = self._spark.get()
+        self._spark.enter(session, self._source)
+        return session
 
     @property
     def is_ready(self) -> bool:
         """Whether a session is running."""
-        return self._session is not None or active_session() is not None
+        return self._spark.session is not None or active_session() is not None
 
     def catalog(self) -> Catalog:
         """The catalog of the session, which is started for it."""
@@ -141,10 +205,17 @@ class SparkEngine:
         """Tasks that read groups of files, each a Spark job; at most ``most`` at once."""
         session = self.session()
         # A Spark Connect session has no context that tells the driver's host and whether the cluster encrypts.
-        if self._listener is None and not _is_connect(session):
-            self._listen(session)
-        tags, is_reached = JobTag(session), lambda: self._is_reached
-        return TaskPool(self._read_parts, is_reached, most, limits, hear, tags, self._stop, self._grace_secs)
+        if not _is_connect(session):
+            self._spark.listen(self._listen)
+        tags, is_reached = JobTag(session), lambda: self._spark.is_reached
+        return TaskPool(
+            self._read_parts, is_reached, most, limits, hear, tags, self._stop, self._grace_secs, self._admit
+        )
+
+    def _admit(self, is_over: Callable[[], bool]) -> contextlib.AbstractContextManager[bool]:
+        """The turn of a task among those of all sources."""
+        room = self._admission
+        return contextlib.nullcontext(True) if room is None else room.admit(self._source, is_over)
 
     def _listen(self, session: Any) -> None:
         """Let tasks report to this process; on one machine it is known at once whether they can.
@@ -157,30 +228,30 @@ class SparkEngine:
         host = "127.0.0.1" if is_local else settings.get("spark.driver.host", "127.0.0.1")
         # Reports only save jobs: without a socket, tasks read one group each and their results come when the job ends.
         with contextlib.suppress(OSError):
-            self._listener = ReportListener(host, host if is_local else "")
-            self._is_reached = self._was_tried = is_local
+            self._spark.listener = ReportListener(host, host if is_local else "")
+            self._spark.is_reached = self._spark.was_tried = is_local
 
     def _read_parts(self, parts: Parts) -> None:
         """One task over several groups, whose results it reports one by one.
 
         If it is unknown whether tasks can reach this process, the first one shows it.
         """
-        listener = self._listener
-        may_report = self._is_reached or not self._was_tried
+        listener = self._spark.listener
+        may_report = self._spark.is_reached or not self._spark.was_tried
         # A file that failed before must not end a worker in the middle of the groups of others.
         if listener is None or not may_report or not is_fresh(parts.parts[0]):
             for number, (task, group) in enumerate(parts.parts):
                 parts.take(number, self.read(task, group))
             return
-        self._was_tried = True
+        self._spark.was_tried = True
 
         def receive(number: int, results: tuple[GroupResult, ...]) -> None:
-            self._is_reached = True
+            self._spark.is_reached = True
             parts.report(number, results)
 
         report_to = listener.expect(receive, parts.active)
         try:
-            with self._turns.submit_beside_others():
+            with self._beside_others():
                 for number, results in self._job(parts.parts, report_to):
                     parts.take(number, results)
         # What was reported before the end counts; only the other groups are read again.
@@ -203,14 +274,21 @@ class SparkEngine:
     def _read(self, task: ReadTask, group: FileGroup) -> Iterable[GroupResult]:
         """Read the group; if that ends a worker, find out which files are to blame."""
         try:
-            with self._turns.submit_beside_others():
+            with self._beside_others():
                 return self._group(task, group)
         except WorkerEnded as ended:
             # The end of an executor ends the tasks of every job on it. Alone, a file cannot be blamed for its
-            # neighbour.
-            with self._turns.run_alone():
+            # neighbour. A worker that ends does harm only to itself: other sources need not wait.
+            turns = self._spark.turns if ended.executor_lost else self._turns
+            with turns.run_alone():
                 self._check_workers(task)
                 return tuple(self._bisect_failing_files(task, group, ended))
+
+    @contextlib.contextmanager
+    def _beside_others(self) -> Iterator[None]:
+        """While a job runs that those of this source and of all others may run beside."""
+        with self._spark.turns.submit_beside_others(), self._turns.submit_beside_others():
+            yield
 
     def _bisect_failing_files(self, task: ReadTask, group: FileGroup, ended: WorkerEnded) -> Iterator[GroupResult]:
         """Read the group again in halves until the file that ends the worker is isolated."""
@@ -317,39 +395,35 @@ class SparkEngine:
 
     def excerpt_log(self, error: BaseException, mask: Mask) -> str:
         """Where the log of the Spark that runs here is kept, and its end, if ``error`` came from Spark."""
-        behind = chain(error) if self._session is not None else ()
+        behind = chain(error) if self._spark.session is not None else ()
         is_sparks = any(type(each).__module__.partition(".")[0] in ("pyspark", "py4j") for each in behind)
         return log_excerpt(mask) if is_sparks else ""
 
     def close(self) -> None:
         """Stop the session, if this engine started one."""
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
-        if self._session is not None and self._started:
-            with contextlib.suppress(Exception):  # a signal to the whole group has ended the JVM before us
-                stop_session(self._session)
-        self._session = None
+        self._spark.close()
 
     @contextlib.contextmanager
     def _cancel_when_stopped(self, session: SparkSession) -> Iterator[None]:
-        """While inside: cancel the job if the run was told to stop and grace is over."""
+        """While inside: cancel the jobs of this thread, and no others, if the pass has to stop and grace is over."""
         finished = threading.Event()
-        watcher = threading.Thread(target=self._watch, args=(session, finished), daemon=True)
+        jobs = JobTag(session)
+        watcher = threading.Thread(target=self._watch, args=(jobs, finished), daemon=True)
         watcher.start()
         try:
-            yield
+            with jobs.mark_this_thread():
+                yield
         finally:
             finished.set()
             watcher.join()
 
-    def _watch(self, session: SparkSession, finished: threading.Event) -> None:
+    def _watch(self, jobs: JobTag, finished: threading.Event) -> None:
         stopped_at: float | None = None
         while not finished.wait(POLL_SECONDS):
             if self._stop.is_set():
                 stopped_at = stopped_at or time.monotonic()
                 if time.monotonic() - stopped_at > self._grace_secs:
-                    _cancel(session)
+                    jobs.cancel()
 
 
 def _split_off_failed(group: FileGroup) -> Iterator[FileGroup]:
@@ -379,10 +453,3 @@ def open_reader(session: SparkSession, source: ColumnSource, schema: SchemaSpec,
 
 def _is_connect(session: Any) -> bool:
     return type(session).__module__.startswith("pyspark.sql.connect")
-
-
-def _cancel(session: Any) -> None:
-    if _is_connect(session):
-        session.interruptAll()
-    else:
-        session.sparkContext.cancelAllJobs()

@@ -180,6 +180,8 @@ _DEFAULTS = {
     # The defaults are for clusters: on one machine a Delta write of ten rows took 30 seconds, with few partitions 1.5.
     "spark.sql.shuffle.partitions": "8",
     "spark.python.worker.reuse": "true",
+    # Sources run side by side, each with a pool of its own: else the many tasks of one job keep all others waiting.
+    "spark.scheduler.mode": "FAIR",
     DAEMON_SETTING: DAEMON,
     # Only with these does Spark's message name the signal that ended a worker, which becomes a dead letter's reason.
     "spark.python.worker.faulthandler.enabled": "true",

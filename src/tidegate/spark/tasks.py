@@ -13,7 +13,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count, takewhile
@@ -256,6 +256,9 @@ POLL_SECONDS = 0.25
 TASK_BYTES = 128 * 1024 * 1024
 """The total size of the groups of one task; a larger one is a task of its own."""
 
+ALONE_SECONDS = 10.0
+"""How long a job that is to run alone waits for the end of the others."""
+
 _OPENING = 64 * 1024
 _CANCEL_SECONDS = 20.0
 """How long to wait for the end of a cancelled job."""
@@ -289,7 +292,8 @@ class TaskPool:
     """Carries out tasks by ``read``, at most ``most`` at once, each in a thread of ``tags``.
 
     A task has one group, or with ``bundles`` several small ones. Once ``stop`` is set no task is begun, and those under
-    way have ``grace_secs`` to finish. ``hear`` gets the activity of all of them, if they can report.
+    way have ``grace_secs`` to finish. ``hear`` gets the activity of all of them, if they can report. ``admit`` makes
+    each wait until it is its turn among those of all sources.
     """
 
     def __init__(
@@ -302,8 +306,10 @@ class TaskPool:
         tags: JobTag,
         stop: threading.Event,
         grace_secs: float,
+        admit: Callable[[Callable[[], bool]], AbstractContextManager[bool]] = lambda is_over: nullcontext(True),
     ) -> None:
         self._read = read
+        self._admit = admit
         self._bundles = bundles
         self._most = most
         self._enough = limits.times(most)
@@ -418,20 +424,32 @@ class TaskPool:
             thread.start()
 
     def _work(self) -> None:
-        while parts := self._next_parts():
-            try:
-                self._read(Parts(parts, self, self._active))
-            # Whatever ends a thread has to reach the driver, or it would wait for that group for ever.
-            except BaseException as error:
-                self._done.put(error)
+        while self._wait_for_parts():
+            # Before the groups are chosen: meanwhile others may be withdrawn, or arrive with a smaller number.
+            with self._admit(self._is_closed) as admitted:
+                parts = self._next_parts() if admitted else []
+                try:
+                    if parts:
+                        self._read(Parts(parts, self, self._active))
+                # Whatever ends a thread has to reach the driver, or it would wait for that group for ever.
+                except BaseException as error:
+                    self._done.put(error)
 
-    def _next_parts(self) -> list[Part]:
-        """The groups of the next task; none if there is to be no other."""
+    def _is_closed(self) -> bool:
+        return self._closed
+
+    def _wait_for_parts(self) -> bool:
+        """Wait until there is a group to begin; False if there is to be no other."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._closed or (self._waiting and not self._enough.are_reached(self._finished))
             )
-            if self._closed:
+            return not self._closed
+
+    def _next_parts(self) -> list[Part]:
+        """The groups of the next task; none if another thread, or the end, was first."""
+        with self._changed:
+            if self._closed or not self._waiting:
                 return []
             # At most an equal share of the backlog, so that one bundle does not keep the other slots idle.
             most = min(TASK_BYTES, self._share)
@@ -468,18 +486,23 @@ def is_fresh(part: Part) -> bool:
 
 
 class JobTag:
-    """A mark on all jobs of one pool's threads, so that these can be cancelled, and no others."""
+    """A mark on the jobs of some threads, so that these can be cancelled, and no others."""
 
     def __init__(self, session: SparkSession) -> None:
-        self._session: Any = session
         self._tag = f"tidegate-{uuid4()}"
+        # The marks of a context hold in every session that is derived from this one, unlike those of a session.
+        context: Any = getattr(session, "sparkContext", None) if hasattr(session, "newSession") else None
+        self._session: Any = session
+        self._owner = session if context is None else context
+        named = ("addTag", "removeTag", "interruptTag")
+        self._names = named if context is None else ("addJobTag", "removeJobTag", "cancelJobsWithTag")
 
     def around(self, work: Callable[[], None]) -> Callable[[], None]:
         """``work`` for its own thread; its jobs have the mark, and the properties of the calling thread."""
         from pyspark.util import inheritable_thread_target
 
         def mark() -> None:
-            self._session.addTag(self._tag)
+            self._call(0)
 
         with suppress(Exception):  # a signal to the whole group has ended the JVM before us: jobs will report it
             mark = inheritable_thread_target(self._session)(mark)
@@ -491,10 +514,22 @@ class JobTag:
 
         return run_marked
 
+    @contextmanager
+    def mark_this_thread(self) -> Iterator[None]:
+        """While inside, jobs of this thread have the mark."""
+        self._call(0)
+        try:
+            yield
+        finally:
+            self._call(1)
+
     def cancel(self) -> None:
         """Cancel the jobs that are under way."""
-        with suppress(Exception):  # a session that is gone has none
-            self._session.interruptTag(self._tag)
+        self._call(2)
+
+    def _call(self, which: int) -> None:
+        with suppress(Exception):  # a session that is gone has no jobs
+            getattr(self._owner, self._names[which])(self._tag)
 
 
 class Turns:
@@ -520,12 +555,13 @@ class Turns:
 
     @contextmanager
     def run_alone(self) -> Iterator[None]:
-        """While jobs run that no other may run beside; waits until the others are done."""
+        """While jobs run that no other may run beside; waits until the others are done, but not for ever."""
         with self._changed:
             self._changed.wait_for(lambda: not self._alone)
             # Before the wait: no new job begins, so the running ones come to an end.
             self._alone = True
-            self._changed.wait_for(lambda: not self._running)
+            # A job of another source may hang, and must not hold up everybody else's: then it stays beside.
+            self._changed.wait_for(lambda: not self._running, ALONE_SECONDS)
         try:
             yield
         finally:

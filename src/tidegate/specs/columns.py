@@ -542,6 +542,9 @@ class ColumnSource:
     ] = NullWatermark.EXCLUDE
     source_timezone: Annotated[Zone, Key("The time zone of times that have none.")] = "UTC"
     poll_interval_secs: Annotated[Count, Key("Seconds between polls of a continuous run.")] = 60
+    max_pass_secs: Annotated[
+        Count | None, Key("Stops a pass that takes longer than so many seconds, as a failure; what it committed stays.")
+    ] = None
     watermark_operator: Annotated[
         UserFunction,
         Checked("operator"),

@@ -121,6 +121,9 @@ class PathSource:
         bool, Key("Also write the readable checkpoint where the tools of another system look for it.")
     ] = False
     poll_interval_secs: Annotated[Count, Key("Seconds between polls of a continuous run.")] = 60
+    max_pass_secs: Annotated[
+        Count | None, Key("Stops a pass that takes longer than so many seconds, as a failure; what it committed stays.")
+    ] = None
     tracking: Tracking = Tracking.WATERMARK
     format: Annotated[
         Format,

@@ -41,6 +41,10 @@ class SourceSpec(Protocol):
         """Seconds between two polls of a continuous run."""
 
     @property
+    def max_pass_secs(self) -> int | None:
+        """Seconds after which a pass is stopped and counts as failed; None: never."""
+
+    @property
     def read(self) -> Any | None:
         """What is asked of a database, a server, a table or a function; None for files, which tasks read."""
 
@@ -314,6 +318,7 @@ class ProjectSpec:
     pipelines: tuple[PipelineSpec, ...]
     spark: Annotated[SparkSpec, Key("Where tasks run.")] = field(default_factory=SparkSpec)
     total_concurrency: Annotated[Count | None, Key("The most tasks at once over all pipelines.")] = None
+    max_concurrent_sources: Annotated[Count, Key("The most sources that are read at the same time.")] = 8
     poll_jitter_secs: Annotated[
         CountOrNone | None,
         Key("Random seconds added to each poll interval; unset: a tenth of it, at most 30."),

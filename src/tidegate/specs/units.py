@@ -350,6 +350,9 @@ class UnitSource:
         SEGMENT_COLUMN
     )
     poll_interval_secs: Annotated[Count, Key("Seconds between polls of a continuous run.")] = 60
+    max_pass_secs: Annotated[
+        Count | None, Key("Stops a pass that takes longer than so many seconds, as a failure; what it committed stays.")
+    ] = None
 
     @property
     def uri(self) -> str:

@@ -38,6 +38,7 @@ OTHER_VALUES: dict[str, Any] = {
     f"{S}.csv.null_values": ["", "NA"],
     f"{S}.csv.skip_rows": 2,
     f"{S}.poll_interval_secs": 17,
+    f"{S}.max_pass_secs": 900,
     f"{S}.max_attempts": 17,
     f"{S}.partition_filter": {"prefix_template": "m=%Y-%m", "lookback": 1},
     f"{S}.partition_filter.prefix_template": "y=%Y",
@@ -115,6 +116,7 @@ OTHER_VALUES: dict[str, Any] = {
     "spark.managed": True,
     "global": {"total_concurrency": 2},
     "global.total_concurrency": 17,
+    "global.max_concurrent_sources": 3,
     "global.poll_jitter_secs": 0,
     "global.commit_deadline_secs": 17,
     "recovery": {"max_commits": 2},
@@ -186,7 +188,12 @@ def test_every_key_reaches_the_specs_and_survives_show(loaded: Load) -> None:
 
 
 def _without_notices(project: ProjectSpec) -> tuple[object, ...]:
-    settings = (project.total_concurrency, project.poll_jitter_secs, project.commit_deadline_secs)
+    settings = (
+        project.total_concurrency,
+        project.max_concurrent_sources,
+        project.poll_jitter_secs,
+        project.commit_deadline_secs,
+    )
     return (
         project.pipelines,
         project.engine,

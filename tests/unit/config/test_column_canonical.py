@@ -85,6 +85,7 @@ OTHER: dict[str, dict[str, Any]] = {
         "watermark_window": "a:window",
         "source_timezone": "Asia/Tokyo",
         "poll_interval_secs": 3,
+        "max_pass_secs": 90,
         "configure": {"backward_days": 3},
     },
     f"{COLUMN}.configure": LOOK_BACK,

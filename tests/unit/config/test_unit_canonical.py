@@ -44,6 +44,7 @@ OTHER: dict[str, dict[str, Any]] = {
         "unit_column": "u",
         "segment_column": "s",
         "poll_interval_secs": 3,
+        "max_pass_secs": 90,
     },
     f"{UNIT}.watermark[]": {"name": "other", "range": {"from": "P3D"}},
     f"{UNIT}.watermark[].range": {

@@ -46,6 +46,7 @@ class CounterSource:
     name: str
     path: Path
     poll_interval_secs: int = 60
+    max_pass_secs: int | None = None
     takes_turns: bool = False
     read: str = "the number"
 

@@ -68,7 +68,7 @@ def task(tmp_path: Path) -> ReadTask:
 
 def lane(cluster: Cluster, stop: threading.Event | None = None) -> SparkEngine:
     made = SparkEngine(SparkSpec(), stop=stop)
-    made._session = cluster  # type: ignore[assignment]  # as much of a session as is used
+    made._spark.session = cluster  # type: ignore[assignment]  # as much of a session as is used
     return made
 
 
@@ -204,9 +204,9 @@ def read_in_turn(engine: SparkEngine, task: ReadTask) -> list[int]:
 def test_the_first_task_shows_whether_tasks_can_report_and_share_groups(task: ReadTask, is_there: bool) -> None:
     cluster = Cluster(lambda paths: None)
     engine = lane(cluster)
-    engine._listener = ReportListener("127.0.0.1", "127.0.0.1")
+    engine._spark.listener = ReportListener("127.0.0.1", "127.0.0.1")
     if not is_there:
-        engine._listener.close()
+        engine._spark.listener.close()
     assert read_in_turn(engine, task) == [0, 1, 2, 3, 4]
     assert [len(paths) for paths in cluster.jobs] == ([2, 2, 6] if is_there else [2, 2, 2, 2, 2])
     engine.close()
@@ -215,8 +215,8 @@ def test_the_first_task_shows_whether_tasks_can_report_and_share_groups(task: Re
 def test_groups_that_share_a_task_with_a_deadly_file_are_read(task: ReadTask) -> None:
     cluster = Cluster(deadly("7.ndjson"))
     engine = lane(cluster)
-    engine._listener = ReportListener("127.0.0.1", "127.0.0.1")
-    engine._is_reached = engine._was_tried = True
+    engine._spark.listener = ReportListener("127.0.0.1", "127.0.0.1")
+    engine._spark.is_reached = engine._spark.was_tried = True
     assert sorted(read_in_turn(engine, task)) == [0, 1, 2, 3, 4]
     assert ["7.ndjson"] in cluster.jobs
     engine.close()
