@@ -54,6 +54,7 @@ ONLY_IN = {
 DEFERRING = {
     "cli.project",
     "cli.invocation",
+    "commands.block_tables",
     "commands.commit",
     "commands.run",
     "commands.project",

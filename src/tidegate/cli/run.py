@@ -17,7 +17,7 @@ from tidegate.cli.invocation import (
     target,
     with_json,
 )
-from tidegate.reports.report import Sections
+from tidegate.reports.plan import Plans
 
 
 @click.command(
@@ -43,8 +43,7 @@ def plan(invocation: Invocation, /, **given: Any) -> int:
 
     Lists the sources in the YAML file CONFIG above their watermarks. Explains what a run would skip, and why.
     """
-    plans = tidegate.plan(**given)
-    return invocation.give(Sections("plans", plans, "nothing to plan: no source was selected"))
+    return invocation.give(Plans(tidegate.plan(**given)))
 
 
 @click.command(

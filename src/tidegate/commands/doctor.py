@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
-from tidegate.commands.project import Config, load, on_engine, sources_of
+from tidegate.commands.project import Config, load_asking, on_engine, sources_of
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.reports.checks import Check
 from tidegate.reports.wording import count
@@ -32,7 +32,7 @@ def doctor(config: Config | None = None, *, engine: str | None = None) -> tuple[
     """
     kind = EngineKind(engine or EngineKind.SPARK)
     try:
-        project = None if config is None else load(config)
+        project = None if config is None else load_asking(config, remember=False)
     except ConfigError as error:
         return (*_machine(kind), *(Check("configuration", "fail", problem) for problem in error.problems))
     if project is None:
@@ -43,7 +43,9 @@ def doctor(config: Config | None = None, *, engine: str | None = None) -> tuple[
         project = on_engine(project, kind)
     except ConfigError as error:
         return (*_machine(kind, managed), *(Check("engine", "fail", problem) for problem in error.problems))
-    located = [each.name for each in project.pipelines if each.is_located]
+    located = [
+        each.name for each in project.pipelines if each.is_located and each.refused is None and not each.vanished
+    ]
     sources = tuple(bound for name in located for bound in sources_of(project, name))
     unknown = (
         Check(
@@ -53,9 +55,15 @@ def doctor(config: Config | None = None, *, engine: str | None = None) -> tuple[
             "run the pipeline once, or give its location",
         )
         for each in project.pipelines
-        if not each.is_located
+        if not each.is_located and each.refused is None
     )
-    return (*_machine(kind, managed), *examine_project(project, sources), *unknown)
+    refused = (
+        Check(f"source {each.name}/{source.name}", "fail", each.refused.problem, each.refused.remedy)
+        for each in project.pipelines
+        if each.refused is not None
+        for source in each.sources
+    )
+    return (*_machine(kind, managed), *examine_project(project, sources), *unknown, *refused)
 
 
 def _machine(engine: EngineKind, managed: bool = False) -> Iterator[Check]:

@@ -14,7 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from tidegate.commands.block_tables import ask_tables, recall_tables, refuse_tables
 from tidegate.config import load as load_file
+from tidegate.config import select
 from tidegate.config.document import nearest, sentence
 from tidegate.config.known_tables import with_known_places
 from tidegate.core.engines import local_engine_problems
@@ -24,6 +26,7 @@ from tidegate.observe.events import Emit, SessionStarting, ignore
 from tidegate.observe.logs import mask_events
 from tidegate.specs.masking import Mask, remember
 from tidegate.specs.project import EngineKind, PipelineSpec, ProjectSpec, SourceSpec
+from tidegate.specs.table_block import TableRefusal
 
 if TYPE_CHECKING:
     from tidegate.runs.engine import Engine
@@ -45,15 +48,36 @@ def load(config: Config, *, pipeline: str | None = None) -> ProjectSpec:
 
     Whether its engine can carry everything is another question: :func:`on_engine` asks it.
     """
+    return _load(config, pipeline, lambda project: recall_tables(project) if _lacks_tables(project) else project)
+
+
+def load_asking(config: Config, *, pipeline: str | None = None, remember: bool = True) -> ProjectSpec:
+    """Load the configuration, and ask the databases of its blocks for their tables.
+
+    Without ``remember`` the answer is kept only if none was before, for commands that change nothing.
+    """
+    return _load(config, pipeline, lambda project: ask_tables(project, pipeline, remember=remember))
+
+
+def _load(config: Config, pipeline: str | None, put_tables: Callable[[ProjectSpec], ProjectSpec]) -> ProjectSpec:
     if isinstance(config, ProjectSpec):
         project = replace(config, foreign=FOREIGN)
+        project = put_tables(project) if project.blocks else project
     else:
-        project = load_file(config, env=os.environ, pipelines=() if pipeline is None else (pipeline,), foreign=FOREIGN)
+        project = load_file(config, env=os.environ, foreign=FOREIGN)
+        remember(Mask.around(project))
+        project = put_tables(project) if project.blocks else project
+        project = project if pipeline is None else select(project, (pipeline,))
         if any(each.has_names for each in project.pipelines):
             project = with_known_places(project)
     # From here on, also for errors that nobody catches: the last handler masks what it prints.
     remember(Mask.around(project))
     return project
+
+
+def _lacks_tables(project: ProjectSpec) -> bool:
+    """Whether a block has no pipeline at all, not even one that says why: nobody has put its tables in yet."""
+    return any(not any(each.block == block.name for each in project.pipelines) for block in project.blocks)
 
 
 def on_engine(project: ProjectSpec, engine: str | None = None, *, pipeline: str | None = None) -> ProjectSpec:
@@ -68,7 +92,14 @@ def on_engine(project: ProjectSpec, engine: str | None = None, *, pipeline: str 
             raise ConfigError((problem,))
         project = replace(project, engine=EngineKind(engine))
     if project.engine is EngineKind.LOCAL:
-        problems = local_engine_problems(each for each in project.pipelines if pipeline in (None, each.name))
+        chosen = [each for each in project.pipelines if each.is_named(pipeline) and each.refused is None]
+        problems = local_engine_problems(chosen)
+        lone = {problem.pipeline for problem in problems} & {each.name for each in chosen if each.block is not None}
+        # A table that the engine cannot carry is refused by name, as long as others of its block can go on.
+        if lone and any(each.block is not None and each.name not in lone for each in chosen):
+            refused = {each.pipeline: TableRefusal(*each.say()) for each in reversed(problems) if each.pipeline in lone}
+            project = refuse_tables(project, refused)
+            problems = tuple(each for each in problems if each.pipeline not in lone)
         if problems:
             mask = Mask.around(project)
             raise ConfigError(tuple(mask(f"{project.origin}: {problem}") for problem in problems))
@@ -100,7 +131,7 @@ def open_emitter(
 
 def pipelines_of(project: ProjectSpec, name: str | None) -> tuple[PipelineSpec, ...]:
     """The pipeline with that name, or all; :class:`ConfigError` for an unknown name."""
-    chosen = tuple(each for each in project.pipelines if name in (None, each.name))
+    chosen = tuple(each for each in project.pipelines if each.is_named(name))
     if not chosen:
         known = [each.name for each in project.pipelines]
         allowed = f"allowed: {', '.join(known)}"
@@ -125,7 +156,7 @@ def bound_files(project: ProjectSpec, name: str | None, emit: Emit = ignore) -> 
     from tidegate.runs.bind import is_files
 
     located = replace(project, pipelines=tuple(each for each in project.pipelines if each.is_located))
-    if not any(name in (None, each.name) for each in located.pipelines):
+    if not any(each.is_named(name) for each in located.pipelines):
         return ()
     return tuple(filter(is_files, _bound(located, name, emit, lambda each: each.read is None)))
 
@@ -161,6 +192,8 @@ def _bound(
     return [
         bind(project, pipeline, each, width, emit)
         for pipeline in pipelines_of(project, name)
+        # Of many tables, those that are refused are left out; one that was named says why it is.
+        if pipeline.refused is None or pipeline.name == name
         for each in pipeline.sources
         if takes(each)
     ]

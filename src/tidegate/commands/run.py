@@ -10,7 +10,7 @@ from tidegate.commands.project import (
     Config,
     Mode,
     bound_files,
-    load,
+    load_asking,
     on_engine,
     open_emitter,
     open_engine,
@@ -51,8 +51,8 @@ def run(
     """
     _check_moment(now, mode)
     flag = stop or threading.Event()
-    project = on_engine(load(config, pipeline=pipeline), engine)
-    chosen = pipelines_of(project, pipeline)
+    project = on_engine(load_asking(config, pipeline=pipeline), engine)
+    chosen = [each for each in pipelines_of(project, pipeline) if each.refused is None]
     # A catalog describes and registers Delta tables only in a session with Delta.
     columns = [each for each in chosen if each.sink.name or any(source.read is not None for source in each.sources)]
     with (
@@ -103,7 +103,7 @@ def run_on(
         emit(Notice("", "", notice))
     clock = utc_now if now is None else lambda: now
     running = Loop(
-        project,
+        replace(project, pipelines=tuple(each for each in project.pipelines if each.refused is None)),
         engine,
         project.parallelism,
         emit,
@@ -113,10 +113,12 @@ def run_on(
         names=TableNames(project, engine.catalog, emit),
         fail_fast=fail_fast,
     )
-    chosen = pipelines_of(project, pipeline)
+    chosen = [each for each in pipelines_of(project, pipeline) if not each.vanished]
     with stops_on_signals(stop):
         if mode == "continuous":
             report = running.continuously([each.continuous() for each in chosen])
         else:
             report = running.once(chosen)
-    return replace(report, engine=project.engine.value)
+    blocks = {each.name: each.block for each in chosen}
+    sources = tuple(replace(each, block=blocks.get(each.pipeline)) for each in report.sources)
+    return replace(report, engine=project.engine.value, sources=sources)

@@ -7,15 +7,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from tidegate.commands.project import Config, load, on_engine, pipelines_of, sources_of
-from tidegate.errors import TidegateError
+from tidegate.commands.project import Config, load, load_asking, on_engine, pipelines_of, sources_of
+from tidegate.errors import SourceError, TidegateError
 from tidegate.protocol.documents import Mirror
-from tidegate.reports.plan import PlanReport
+from tidegate.reports.plan import PlanReport, UnreadTable
 from tidegate.reports.status import SourceStatus, shown_state
 from tidegate.runs.presence import attempts_note, who_is_at_work
 from tidegate.runs.tracker import Backlog, Summary, TrackedSource
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import OnConflict, PipelineSpec
+
+VANISHED = "it is no longer in the database; its table and its position are kept, and runs leave it alone"
 
 
 def plan(
@@ -32,12 +34,27 @@ def plan(
     replaces the configuration's.
     """
     moment = now or datetime.now(UTC)
-    project = on_engine(load(config, pipeline=pipeline), engine)
-    plans = (
-        plan_of(source, moment, accept_new_partitions=accept_new_partitions) for source in sources_of(project, pipeline)
-    )
-    names = {each.name: {"table": each.sink.name} for each in project.pipelines if each.sink.name is not None}
-    return tuple(plan.replace_fields(engine=project.engine.value, **names.get(plan.pipeline, {})) for plan in plans)
+    project = on_engine(load_asking(config, pipeline=pipeline, remember=False), engine)
+    plans: list[PlanReport] = []
+    for each in pipelines_of(project, pipeline):
+        more = {"engine": project.engine.value} | ({"table": each.sink.name} if each.sink.name is not None else {})
+        if each.refused is not None or each.vanished:
+            plans += (_leave_unread(each, source.name).replace_fields(**more) for source in each.sources)
+        else:
+            more |= {"block": each.block} if each.block is not None else {}
+            plans += (
+                plan_of(source, moment, accept_new_partitions=accept_new_partitions).replace_fields(**more)
+                for source in sources_of(project, each.name)
+            )
+    return Mask.around(project).deep(tuple(plans)) if project.blocks else tuple(plans)
+
+
+def _leave_unread(pipeline: PipelineSpec, source: str) -> UnreadTable:
+    unread = UnreadTable(pipeline.name, source, pipeline.sink.table.uri, VANISHED, pipeline.block, exit_code=0)
+    if pipeline.refused is None:
+        return unread
+    error = SourceError(pipeline.refused.problem, pipeline.refused.remedy)
+    return replace(unread, reason=str(error), exit_code=error.exit_code)
 
 
 def status(config: Config, pipeline: str | None = None) -> tuple[SourceStatus, ...]:
@@ -46,7 +63,7 @@ def status(config: Config, pipeline: str | None = None) -> tuple[SourceStatus, .
     project = load(config, pipeline=pipeline)
     # Errors of drivers and servers may repeat what they were given, and `serve` shows them to anybody.
     chosen = pipelines_of(project, pipeline)
-    located = [each for each in chosen if each.is_located]
+    located = [each for each in chosen if each.is_located and each.refused is None]
     found = {
         (each.pipeline, each.source): each
         for one in located
@@ -54,16 +71,25 @@ def status(config: Config, pipeline: str | None = None) -> tuple[SourceStatus, .
     }
     return Mask.around(project).deep(
         tuple(
-            found.get((each.name, source.name)) or _report_unlocated(each, source.name)
+            _of_block(each, found.get((each.name, source.name)) or _report_unknown(each, source.name))
             for each in chosen
             for source in each.sources
         )
     )
 
 
-def _report_unlocated(pipeline: PipelineSpec, source: str) -> SourceStatus:
-    """A source of which nothing can be told before Spark's catalog said where its table lies."""
+def _of_block(pipeline: PipelineSpec, status: SourceStatus) -> SourceStatus:
+    if pipeline.block is None:
+        return status
+    notes = (*status.notes, *((VANISHED,) if pipeline.vanished else ()))
+    return replace(status, block=pipeline.block, vanished=pipeline.vanished, notes=notes)
+
+
+def _report_unknown(pipeline: PipelineSpec, source: str) -> SourceStatus:
+    """A source of which nothing can be told: its table is refused, or Spark's catalog has to say where it lies."""
     told = f"it is not known yet where {pipeline.sink.shown} lies - run the pipeline once, or give its location"
+    if pipeline.refused is not None:
+        told = str(SourceError(pipeline.refused.problem, pipeline.refused.remedy))
     blank = SourceStatus(
         pipeline.name, source, pipeline.sink.table.uri, "Unknown", None, 0, None, None, None, 0, 0, False, 0
     )

@@ -8,27 +8,39 @@ declaration cannot say: checks of values, blocks whose shape differs from the sp
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from glob import escape
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from tidegate.config.document import Problem, nearest, parse, sentence
+from tidegate.config.database_block import (
+    FileTree,
+    blocks_in,
+    expand_tree,
+    make_blocks,
+    plan_tables,
+    put_templates,
+    refuse_pipeline,
+    table_named,
+)
+from tidegate.config.document import Block, Problem, nearest, parse, sentence
 from tidegate.config.keys import describe_unknown, editor_schema
 from tidegate.config.models import BlockReader
 from tidegate.config.normal_form import normal_form, set_types
 from tidegate.config.project import ProjectModel, project_problems, take_notes
 from tidegate.config.secrets import find_interpolated, find_secrets, with_variables
 from tidegate.config.work_units import MS_KEYS
+from tidegate.core.database_tables import DatabaseTable
 from tidegate.errors import ConfigError
 from tidegate.specs.foreign import Foreign
 from tidegate.specs.masking import Mask, remember
-from tidegate.specs.project import ProjectSpec
+from tidegate.specs.project import PipelineSpec, ProjectSpec, TableBlock
 from tidegate.storage.options import absolute_uri
 
-__all__ = ["json_schema", "load", "show"]
+__all__ = ["expand", "json_schema", "load", "select", "show"]
 
 MAX_BYTES = 4_000_000
 IN_MEMORY = "<text>"
@@ -54,7 +66,7 @@ def load(
     else:
         path = Path(config)
         found = _load(_read(path), str(path), path.stem, base or path.absolute().parent, env, foreign)
-    return _select(found, pipelines) if pipelines else found
+    return select(found, pipelines) if pipelines else found
 
 
 def show(project: ProjectSpec) -> str:
@@ -104,19 +116,82 @@ def _load(text: str, origin: str, stem: str, base: Path, env: Mapping[str, str],
     # Before anything is said about the file, and whether it loads or not.
     mask = Mask.around(*find_interpolated(written)) | Mask.of(*find_secrets(written))
     remember(mask)
-    root, more = normal_form(written, stem, MS_KEYS)
+    full, more = normal_form(written, stem, MS_KEYS)
+    root, wrong = put_templates(full)
+    model, notices = _read_tree(root, origin, base, foreign, mask, [*problems, *more, *wrong])
+    project = model.project(origin, resolve, notices)
+    project = replace(project, interpolated=tuple(find_interpolated(root)), foreign=foreign)
+    blocks = {name: model["pipelines"][name]["sources"][source] for name, source, _ in blocks_in(full)}
+    return make_blocks(project, blocks, FileTree(full, origin, base, foreign)) if blocks else project
+
+
+def _read_tree(
+    root: Block, origin: str, base: Path, foreign: Foreign, mask: Mask, problems: list[Problem]
+) -> tuple[ProjectModel, tuple[str, ...]]:
+    """The model of a tree in full form, and notices; :class:`ConfigError` with all problems, those given included."""
+
+    def resolve(uri: str) -> str:
+        return absolute_uri(uri, base)
+
     kinds = list(set_types(root))
     notes = take_notes(root, [where for where, _ in kinds], foreign.keys)
-    problems += [*more, *(each for _, each in kinds), *notes.problems]
-    problems += project_problems(root, resolve, notes.covers)
+    found = [*problems, *(each for _, each in kinds), *notes.problems]
+    found += project_problems(root, resolve, notes.covers)
     reader = BlockReader(root, describe_unknown)
     model = reader.read(ProjectModel, root)
-    problems += [problem for loc, problem in reader.problems if not notes.covers(loc)]
-    if problems or reader.problems:
-        raise mask.error(_error(origin, problems))
+    found += [problem for loc, problem in reader.problems if not notes.covers(loc)]
+    if found or reader.problems:
+        raise mask.error(_error(origin, found))
     assert isinstance(model, ProjectModel)
-    project = model.project(origin, resolve, tuple(notes.notices))
-    return replace(project, interpolated=tuple(find_interpolated(root)), foreign=foreign)
+    return model, tuple(notes.notices)
+
+
+def expand(
+    project: ProjectSpec,
+    tables: Mapping[str, Sequence[DatabaseTable]],
+    vanished: Mapping[str, Sequence[DatabaseTable]],
+) -> ProjectSpec:
+    """The project with a pipeline for each table of its blocks, by the name of the block; others it has already stay.
+
+    ``vanished`` are tables that a block had before and the database no longer has. A block in neither has no pipeline.
+    """
+    if not project.blocks:
+        return project
+    tree: FileTree = project.blocks[0].tree
+    planned = {}
+    for block in project.blocks:
+        listed = (*tables.get(block.name, ()), *vanished.get(block.name, ()))
+        planned[block.name] = (block, plan_tables(block, listed))
+    _check_names(project, tree, [each.pipeline for _, found in planned.values() for each in found])
+    root = expand_tree(tree, planned)
+    read: dict[str, PipelineSpec] = {}
+    if root.block("pipelines"):
+        model, _ = _read_tree(root, tree.origin, tree.base, tree.foreign, Mask.around(project), [])
+        made = model.project(tree.origin, lambda uri: absolute_uri(uri, tree.base), ())
+        read = {each.name: each for each in made.pipelines}
+    own = {each.name: each for each in project.pipelines if each.block is None}
+    kept = [own[name] for name in read if name in own]
+    for block, found in planned.values():
+        gone = {(each.schema, each.name) for each in vanished.get(block.name, ())}
+        for each in found:
+            is_gone = (each.table.schema, each.table.name) in gone
+            if each.refused is None:
+                kept.append(replace(read[each.pipeline], block=block.name, vanished=is_gone))
+            elif not is_gone:
+                kept.append(refuse_pipeline(block, each))
+    return replace(project, pipelines=tuple(kept))
+
+
+def _check_names(project: ProjectSpec, tree: FileTree, tables: Sequence[str]) -> None:
+    written = {name.lower(): name for name in tree.root.block("pipelines")}
+    wrong = [
+        f"{project.origin}: a table of a block would be the pipeline {name!r}, and the file has one that is called "
+        f"{written[name.lower()]!r}; rename it, or exclude the table"
+        for name in tables
+        if name.lower() in written
+    ]
+    if wrong:
+        raise ConfigError(tuple(wrong))
 
 
 def _error(origin: str, problems: list[Problem]) -> ConfigError:
@@ -124,13 +199,28 @@ def _error(origin: str, problems: list[Problem]) -> ConfigError:
     return ConfigError(tuple(ordered) or (f"{origin}: cannot be used",))
 
 
-def _select(project: ProjectSpec, names: Sequence[str]) -> ProjectSpec:
-    known = [pipeline.name for pipeline in project.pipelines]
+def select(project: ProjectSpec, names: Sequence[str]) -> ProjectSpec:
+    """The project with those pipelines alone that ``names`` has, by their own name or that of their block."""
+    blocks = [each.name for each in project.blocks]
+    # A block may have hundreds of tables: its own name stands for them in the list.
+    allowed = [*blocks, *(each.name for each in project.pipelines if each.block is None)]
+    known = [*blocks, *(each.name for each in project.pipelines)]
     wrong = [
-        sentence(f"{project.origin}: no pipeline {name!r}", f"allowed: {', '.join(known)}", nearest(name, known))
+        sentence(f"{project.origin}: no pipeline {name!r}", f"allowed: {', '.join(allowed)}", nearest(name, known))
         for name in names
         if name not in known
     ]
     if wrong:
         raise ConfigError(tuple(wrong))
-    return replace(project, pipelines=tuple(each for each in project.pipelines if each.name in names))
+    kept = tuple(each for each in project.pipelines if any(map(each.is_named, names)))
+    return replace(project, pipelines=kept, blocks=tuple(_narrow(project.blocks, names)))
+
+
+def _narrow(blocks: Sequence[TableBlock], names: Sequence[str]) -> Iterator[TableBlock]:
+    """The blocks that ``names`` has, with the named tables alone where it has no block but some of its tables."""
+    for block in blocks:
+        tables = tuple(escape(found) for name in names if (found := table_named(block, name)) is not None)
+        if block.name in names:
+            yield block
+        elif tables:
+            yield replace(block, selection=replace(block.selection, tables=tables))

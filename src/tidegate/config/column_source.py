@@ -327,7 +327,10 @@ class JdbcConnectionModel(Model):
     """A database."""
 
     step: ClassVar[str] = "<jdbc connection>"
-    takes: ClassVar[Parts] = ("type", part(JdbcRead, "url", "user:password", "driver:jars", "properties"))
+    takes: ClassVar[Parts] = (
+        "type",
+        part(JdbcRead, "url", "user:password", "driver:jars", "properties", "max_connections"),
+    )
     type: Annotated[Literal["jdbc"], Key("The kind of connection.")]
     configure: Annotated[LookBackModel, Key("Look-back of sources without one of their own.")]
 

@@ -229,10 +229,12 @@ def _tree(value: object, written: Scalar) -> Node:
 
 
 def tag_of_source(source: object) -> str:
-    """The kind of a source: ``files``, ``table``, ``jdbc``, ``http``, ``python``, ``http-unit`` …, ``download``."""
+    """The kind of a source: ``files``, ``table``, ``jdbc``, ``tables``, ``http``, ``http-unit`` …, ``download``."""
     kind = str(source.text("type") or FILES) if isinstance(source, Block) else FILES
     if isinstance(source, Block) and kind != DOWNLOAD and kind in OF_UNITS and is_unit_source(source):
         return f"{kind}-unit"
+    if isinstance(source, Block) and kind == "jdbc" and source.get("tables") is not None:
+        return "tables"
     return "table" if kind in TABLES else kind if kind in TYPES else FILES
 
 

@@ -17,6 +17,7 @@ from tidegate.config.column_source import (
     rows_problems,
     table_or_query_problems,
 )
+from tidegate.config.database_block import TablesSourceModel
 from tidegate.config.document import FLAGS, Absolute, Loc, Problem, Spot
 from tidegate.config.file_source import SourceModel, format_problems
 from tidegate.config.http import (
@@ -57,6 +58,7 @@ Source = Annotated[
     SourceModel
     | TableSourceModel
     | JdbcSourceModel
+    | TablesSourceModel
     | HttpSourceModel
     | PythonSourceModel
     | UnitHttpModel

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar
 
 from tidegate.config import values as v
 from tidegate.config.column_source import JdbcConnectionModel, backward, note_columns, note_short_forms, with_path
+from tidegate.config.database_block import TablesSourceModel, is_made_up
 from tidegate.config.document import (
     Absolute,
     Block,
@@ -40,11 +41,11 @@ from tidegate.config.sink import STRATEGY_KEYS
 from tidegate.config.values import check, refusal, text
 from tidegate.config.work_units import unit_notices
 from tidegate.errors import StorageError
-from tidegate.specs.columns import WHOLE
+from tidegate.specs.columns import WHOLE, ColumnSource
 from tidegate.specs.keys import Key
 from tidegate.specs.locations import Secret, looks_secret
 from tidegate.specs.masking import MASK, Mask
-from tidegate.specs.project import ProjectSpec, ProviderKind, SparkSpec, StateSpec
+from tidegate.specs.project import ProjectSpec, ProviderKind, SparkSpec, StateSpec, TableBlock
 from tidegate.storage.options import split_uri
 from tidegate.storage.stores import TablePlaces
 
@@ -183,15 +184,25 @@ class ProjectModel(Model):
     @classmethod
     def show(cls, spec: ProjectSpec) -> dict[str, Any]:
         """The file that the specs mean: every default, and no secret."""
-        pipelines = tuple(map(name_connections, spec.pipelines))
-        connections = show_connections(pipelines)
+        pipelines = tuple(name_connections(each) for each in spec.pipelines if each.block is None)
+        connections = show_connections((*pipelines, *(each.template for each in spec.blocks)))
         given = {
             "connections": connections,
-            "pipelines": {each.name: PipelineModel.show(each) for each in pipelines},
+            "pipelines": {each.name: PipelineModel.show(each) for each in pipelines}
+            | {each.name: _show_block(each) for each in spec.blocks},
             "global": GlobalModel.show(spec),
             "recovery": RecoveryModel.show(spec),
         }
         return dump(cls, spec, [key for key in fields(cls) if key != "connections" or connections], given)
+
+
+def _show_block(block: TableBlock) -> dict[str, Any]:
+    """A block as the file has it: its tables belong to the database."""
+    shown, (source,) = PipelineModel.show(block.template), block.template.of(ColumnSource)
+    shown["sources"] = {source.name: TablesSourceModel.show_selection(source, block.selection)}
+    if is_made_up(block.template.sink.load.merge_keys):
+        del shown["sink"]["merge_keys"]
+    return shown
 
 
 def project_problems(root: Block, absolute: Absolute, covers: Callable[[Loc], bool]) -> Iterator[Problem]:

@@ -27,8 +27,13 @@ class EngineProblem:
     remedy: str = ""
 
     def __str__(self) -> str:
+        problem, instead = self.say()
+        return f"pipelines.{self.pipeline}.{problem}; {instead}"
+
+    def say(self) -> tuple[str, str]:
+        """The problem, without the name of the pipeline, and its remedy."""
         instead = f"{self.remedy}, or set engine: spark" if self.remedy else "set engine: spark"
-        return f"pipelines.{self.pipeline}.{self.key}: {self.value} needs Spark; {instead}"
+        return f"{self.key}: {self.value} needs Spark", instead
 
 
 def local_engine_problems(pipelines: Iterable[PipelineSpec]) -> tuple[EngineProblem, ...]:

@@ -131,6 +131,18 @@ class OfSource(Protocol):
     def source(self) -> str: ...
 
 
+class OfTable(OfSource, Protocol):
+    """A report about one source, which may be a table of a block."""
+
+    @property
+    def block(self) -> str | None: ...
+
+
+InBlock = TypeVar("InBlock", bound=OfTable)
+FEW_TABLES = 5
+"""So many tables of a block are shown one by one."""
+
+
 def sections(parts: Iterable[Iterable[Block]], nothing: str = "nothing to show: no source was selected") -> Page:
     """Put a gap between the parts of a page; show ``nothing`` if there are none."""
     blocks = [block for part in parts for block in (Gap(), *part)]
@@ -220,8 +232,35 @@ def more(left: int, noun: str, plural: str = "") -> str:
 
 
 def source_name(report: OfSource) -> str:
-    """Return the display name of the source that a report is about."""
+    """Return the display name of the source that a report is about, or of the tables that it adds up."""
+    if told := getattr(report, "folded", ""):
+        return f"{report.pipeline} ({told})"
     return f"{report.pipeline}/{report.source}"
+
+
+def fold_blocks(
+    reports: Sequence[InBlock],
+    fails: Callable[[InBlock], bool],
+    add_up: Callable[[str, Sequence[InBlock], str], InBlock],
+) -> list[InBlock]:
+    """Put one report in the place of those of a block with many tables, and those of them that fail after it.
+
+    ``add_up`` makes that report of the name of the block, its reports, and their number in words.
+    """
+    tables: dict[str, list[InBlock]] = {}
+    for each in reports:
+        if each.block is not None:
+            tables.setdefault(each.block, []).append(each)
+    shown: list[InBlock] = []
+    for each in reports:
+        members = tables.get(each.block or "", [])
+        if len(members) <= FEW_TABLES:
+            shown.append(each)
+        elif each is members[0]:
+            failing = [member for member in members if fails(member)]
+            told = count(len(members), "table") + (f", {len(failing):,} failed" if failing else "")
+            shown += [add_up(str(each.block), members, told), *failing]
+    return shown
 
 
 def position(version: int, none: str = "none yet") -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from tidegate.core.calendar import iso, milliseconds, zone_named
 from tidegate.reports.page import (
+    FEW_TABLES,
     Block,
     Cell,
     Column,
@@ -31,6 +32,7 @@ from tidegate.reports.page import (
     names,
     notes,
     position,
+    sections,
     source_name,
     table,
     tabulate,
@@ -163,6 +165,7 @@ class ColumnSourcePlan(PlanReport):
     tracking: str = "columns"
     engine: str = "spark"
     table: str | None = None
+    block: str | None = None
 
     def describe(self, view: View) -> Iterator[Block]:
         """Yield the condition that is sent to the source, and the watermark of each column."""
@@ -185,6 +188,79 @@ class ColumnSourcePlan(PlanReport):
             yield Gap()
             yield table(columns, self.stored)
         yield from notes(self.notes)
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadTable(PlanReport):
+    """A table of a block that a run would not read, and why; ``exit_code`` is that of such a run, 0 for no failure."""
+
+    pipeline: str
+    source: str
+    table_uri: str
+    reason: str
+    block: str | None = None
+    notes: tuple[str, ...] = ()
+    engine: str = "spark"
+    table: str | None = None
+    exit_code: int = 4
+    position: int = 0
+
+    def describe(self, view: View) -> Iterator[Block]:
+        """Yield the reason."""
+        style, label = (Style.BAD, "error") if self.exit_code else (Style.WARN, "note")
+        yield line(f"{source_name(self)}: {self.reason}", style, label)
+
+
+@dataclass(frozen=True, slots=True)
+class Plans(Report):
+    """The plans of several sources, one below the other; many tables of one block are added up."""
+
+    plans: Sequence[PlanReport]
+
+    def code(self, *, stopped: bool = False) -> int:
+        """Return the exit code of the refused tables; 0 without any."""
+        return max((each.exit_code for each in self.plans if isinstance(each, UnreadTable)), default=0)
+
+    def describe(self, view: View) -> Iterator[Block]:
+        """Yield one section per plan, or per block of tables."""
+        parts = [plan.describe(view) for plan in self._single(view)]
+        parts += [_describe_block(name, tables) for name, tables in self._blocks(view).items()]
+        yield from sections(parts, "nothing to plan: no source was selected")
+
+    def _blocks(self, view: View) -> dict[str, list[PlanReport]]:
+        """The plans of blocks with many tables."""
+        found: dict[str, list[PlanReport]] = {}
+        for plan in self.plans:
+            if (block := getattr(plan, "block", None)) is not None and not view.verbose:
+                found.setdefault(block, []).append(plan)
+        return {block: tables for block, tables in found.items() if len(tables) > FEW_TABLES}
+
+    def _single(self, view: View) -> list[PlanReport]:
+        folded = self._blocks(view)
+        return [plan for plan in self.plans if getattr(plan, "block", None) not in folded]
+
+
+def _describe_block(name: str, tables: Sequence[PlanReport]) -> Iterator[Block]:
+    """Many tables of a block: what a run would do with them, and every table that it would not read."""
+    unread = [each for each in tables if isinstance(each, UnreadTable)]
+    read = [each for each in tables if isinstance(each, ColumnSourcePlan)]
+    kinds: dict[str, Sequence[PlanReport]] = {
+        "read whole, as in every run": [each for each in read if each.full and each.position],
+        "read for the first time": [each for each in read if not each.position],
+        "read above the watermark": [each for each in read if each.position and not each.full],
+        "refused": [each for each in unread if each.exit_code],
+        "no longer in the database": [each for each in unread if not each.exit_code],
+    }
+    yield Heading(f"{name} → {count(len(tables), 'table')}")
+    yield from _engine_line(tables[0].engine)
+    columns: Columns[tuple[str, Sequence[PlanReport]]] = {
+        "what": lambda row: row[0],
+        ">tables": lambda row: len(row[1]),
+        "=which": lambda row: names([each.pipeline for each in row[1]], NAMES_SHOWN),
+    }
+    yield table(columns, [(what, some) for what, some in kinds.items() if some], "--verbose shows each table")
+    yield from after_gap(block for each in unread for block in each.describe(View()))
+    yield from notes(f"{source_name(each)}: {note}" for each in read for note in each.notes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from shlex import quote
@@ -21,12 +21,13 @@ from tidegate.reports.page import (
     after_gap,
     cell,
     facts,
+    fold_blocks,
     line,
     names,
     source_name,
     table,
 )
-from tidegate.reports.report import Report, View, combine_codes
+from tidegate.reports.report import Report, View, combine_codes, hide_from_json
 from tidegate.reports.status import FailedFile, FailedUnit, describe_failed_files, name_cell, state_cell
 from tidegate.reports.wording import count, duration, size
 
@@ -47,7 +48,8 @@ class SourceReport(Report):
 
     ``bad_records`` and ``dead_files`` went to the dead-letter table. ``staged`` is the number of units left for
     ``tidegate commit``. ``unknown_fields`` are fields without a column, with their counts. ``work_units`` were read and
-    committed, ``failed_units`` were not. ``empty``: the location has no file at all.
+    committed, ``failed_units`` were not. ``empty``: the location has no file at all. ``block`` is the block of tables
+    that the pipeline came from. For people alone, ``folded`` says how many tables of a block are added up.
     """
 
     pipeline: str
@@ -71,6 +73,8 @@ class SourceReport(Report):
     work_units: int = 0
     failed_units: tuple[FailedUnit, ...] = ()
     empty: bool = False
+    block: str | None = None
+    folded: str = hide_from_json("")
 
     def to_json(self) -> dict[str, Any]:
         """The fields, with each skipped pair as ``{"reason", "count"}``."""
@@ -99,7 +103,7 @@ class RunReport(Report):
         if not self.sources:
             yield line("nothing to run: no source was selected")
             return
-        yield table(COLUMNS, self.sources)
+        yield table(COLUMNS, self.sources if view.verbose else fold_blocks(self.sources, _fails, _add_up))
         yield Gap()
         watermarks = [(f"watermark of {source_name(each)}", each.watermark) for each in self.sources if view.verbose]
         done = f"{count(sum(source.rows for source in self.sources), 'row')} in {duration(self.seconds)}"
@@ -148,6 +152,19 @@ class IngestReport(Report):
         if self.saved:
             yield Gap()
             yield line(f"$ tidegate run {quote(self.saved)}", Style.STRONG)
+
+
+def _fails(source: SourceReport) -> bool:
+    return source.error is not None or bool(source.failed)
+
+
+def _add_up(block: str, tables: Sequence[SourceReport], told: str) -> SourceReport:
+    """The tables of a block in one row."""
+    sums: dict[str, Any] = {
+        name: sum(getattr(each, name) for each in tables) for name in ("files", "bytes", "rows", "commits", "seconds")
+    }
+    state = "Active" if any(each.state == "Active" for each in tables) else tables[0].state
+    return SourceReport(block, "", state, None, **sums, block=block, folded=told)
 
 
 def _is_units(source: SourceReport) -> bool:

@@ -18,6 +18,7 @@ from tidegate.reports.page import (
     Style,
     cell,
     facts,
+    fold_blocks,
     line,
     moment,
     more,
@@ -89,7 +90,9 @@ class SourceStatus(Report):
     counts from there. ``future_seals`` are seals that a clock set that was ahead once: backlog and lag are then
     unknown. ``left_out`` is what ``partition_filter`` leaves out of a first run that is still to come. For people
     alone, the tracker says what it ``remembers`` and what to call its watermark, and whether the backlog is known.
-    ``table`` is the name of the table in Spark's catalog, if it has one.
+    ``table`` is the name of the table in Spark's catalog, if it has one. ``block`` is the block of tables that the
+    pipeline came from; ``vanished``: the database no longer has the table. For people alone, ``folded`` says how many
+    tables of a block are added up.
     """
 
     pipeline: str
@@ -127,6 +130,9 @@ class SourceStatus(Report):
     watermark_label: str = hide_from_json("watermark")
     backlog_known: bool = hide_from_json(True)
     table: str | None = None
+    block: str | None = None
+    vanished: bool = False
+    folded: str = hide_from_json("")
 
     def describe(self, view: View) -> Iterator[Block]:
         """Yield the table with this source alone."""
@@ -158,8 +164,9 @@ class Statuses(Report):
         if not self.sources:
             yield line("nothing to show: no source was selected")
             return
-        yield table(COLUMNS, self.sources)
-        for status in self.sources:
+        shown = self.sources if view.verbose else fold_blocks(self.sources, _fails, _add_up)
+        yield table(COLUMNS, shown)
+        for status in shown:
             name = source_name(status)
             yield Gap()
             yield facts(*_details(status, view))
@@ -190,6 +197,39 @@ def describe_failed_files(name: str, failed: Sequence[FailedFile]) -> Iterator[L
         yield line(f"{name}: {file.path}: {file.reason} ({count(file.attempts, 'attempt')})", Style.BAD, "failed")
     if left := more(len(failed) - FAILED_SHOWN, "failed file"):
         yield line(f"{name}: {left}", Style.BAD, "failed")
+
+
+def _fails(status: SourceStatus) -> bool:
+    return status.error is not None or bool(status.failed)
+
+
+def _add_up(block: str, tables: Sequence[SourceStatus], told: str) -> SourceStatus:
+    """The tables of a block in one row: the greatest lag, and the last commit of all."""
+    lags = [each.lag_seconds for each in tables if each.lag_seconds is not None]
+    commits = [when for each in tables if (when := each.last_commit_at or each.updated) is not None]
+    begun = count(sum(bool(each.version) for each in tables), "table")
+    gone = [f"{each.pipeline} is no longer in the database" for each in tables if each.vanished]
+    return SourceStatus(
+        block,
+        "",
+        f"{begun} with rows",
+        "Active" if any(each.state == "Active" for each in tables) else tables[0].state,
+        None,
+        version=sum(each.version for each in tables),
+        table_version=None,
+        updated=None,
+        lag_seconds=max(lags, default=None),
+        backlog_files=sum(each.backlog_files for each in tables),
+        backlog_bytes=sum(each.backlog_bytes for each in tables),
+        backlog_complete=all(each.backlog_complete for each in tables),
+        in_progress=0,
+        notes=tuple(gone),
+        tracking=tables[0].tracking,
+        last_commit_at=max(commits, default=None),
+        backlog_known=all(each.backlog_known for each in tables),
+        block=block,
+        folded=told,
+    )
 
 
 def _lag(status: SourceStatus) -> Cell | str | None:
@@ -227,7 +267,8 @@ COLUMNS: Columns[SourceStatus] = {
 
 def _details(status: SourceStatus, view: View) -> Iterator[Fact]:
     yield source_name(status), Cell(status.table or status.table_uri, Style.DIM)
-    yield status.watermark_label, status.watermark
+    if not status.folded:
+        yield status.watermark_label, status.watermark
     yield "last commit", _last_commit(status)
     if status.empty:
         yield "location", Cell("empty: it holds no file at all, read or not", Style.WARN)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, TypeGuard
 
 from tidegate.core.watermark_text import WatermarkSerializer
-from tidegate.errors import StateError
+from tidegate.errors import SourceError, StateError
 from tidegate.observe.events import Emit, ignore
 from tidegate.protocol.change import SourceKey, State
 from tidegate.protocol.dead_letters import KIND as LETTERS
@@ -176,8 +176,11 @@ def bind(
 ) -> TrackedSource:
     """Create the clients; sends nothing yet. ``pace`` replaces the project's time limits of commits.
 
-    ``turn`` is held while a commit is sent; sources of one table share it.
+    ``turn`` is held while a commit is sent; sources of one table share it. :class:`SourceError` for a table of a block
+    that is refused.
     """
+    if pipeline.refused is not None:
+        raise SourceError(pipeline.refused.problem, pipeline.refused.remedy)
     table_store = open_store(pipeline.sink.table)
     pace = pace or Pace(deadline_secs=project.commit_deadline_secs)
     tracker = TRACKERS[type(source)](Binding(project, pipeline, source, table_store, pace, emit))

@@ -74,6 +74,7 @@ from tidegate.runs.tracker import (
     WatermarkEdit,
 )
 from tidegate.schema.names import spell
+from tidegate.sources.connection_slots import ConnectionSlots, connection_slots
 from tidegate.sources.reader import Bounded, GreatestValues, Reader, explain
 from tidegate.specs.columns import (
     ColumnSource,
@@ -310,12 +311,17 @@ class ColumnWalk:
         self._engine: ColumnRows = run.engine
         self._names = run.names
         self._why_started = ""
+        self._slots = ConnectionSlots()
 
     def go(self, position: Position) -> Position:
         """Read what the plan asks for and commit it; an idle position if there is nothing.
 
         With a safety lag every source is asked first: younger values must not be among the rows.
         """
+        with connection_slots(self._source.source.read, self._run.stop) as self._slots:
+            return self._go(position)
+
+    def _go(self, position: Position) -> Position:
         plan = self._make_plan(position)
         if self._is_idle(plan):
             return self._nothing_new(position)
@@ -394,7 +400,10 @@ class ColumnWalk:
     def _read(self, reader: Reader, rows: RowFilter) -> Any:
         load = self._source.pipeline.sink.load.type.value
         self._run.emit(events.ReadFixed(*self._names, explain(self._source.source, rows), load))
-        return reader.read(rows)
+        frame = reader.read(rows)
+        # Spark connects when it writes the rows, with as many connections as the read is divided into.
+        self._slots.resize(getattr(reader, "connections", 1))
+        return frame
 
     def _look_at_nulls(self, seen: GreatestValues | RowsWritten) -> None:
         """Report rows without a watermark, or raise."""
@@ -525,6 +534,8 @@ class ColumnWalk:
 
     def _write_rows(self, frame: Any, task: Any) -> RowsWritten:
         written = self._engine.write_rows(frame, task)
+        # The rows are here: what follows concerns the table alone.
+        self._slots.release()
         failpoint("runs.read")
         return written
 

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.core.columns.predicates import RowFilter
+from tidegate.core.database_tables import DatabaseTable
 from tidegate.core.dialects.address import DatabaseAddress
 from tidegate.core.dialects.remedies import VALUE
 from tidegate.core.dialects.transfer import ColumnTransfer, DatabaseField, is_decimal
@@ -85,6 +86,10 @@ class DatabaseDriver(ABC):
     @abstractmethod
     def build_array(self, values: Sequence[Any], column: ExactColumn) -> pa.Array:
         """The driver's values as a column."""
+
+    @abstractmethod
+    def list_tables(self) -> list[DatabaseTable]:
+        """Every table and view outside the schemas of the system; partitions are part of their table."""
 
     def statements(self, columns: DatabaseColumns) -> JdbcStatements:
         """The statements over the table or query, as the driver can take them."""

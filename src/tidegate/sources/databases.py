@@ -15,10 +15,12 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 
 from tidegate.core.columns.predicates import RowFilter
-from tidegate.core.dialects.address import HARMLESS_FOR_ROWS, DatabaseAddress, Unsupported
+from tidegate.core.database_tables import DatabaseTable
+from tidegate.core.dialects.address import HARMLESS_FOR_POLLS, HARMLESS_FOR_ROWS, DatabaseAddress, Unsupported
 from tidegate.core.dialects.registry import READ_WITHOUT_JAVA, dialect_of
-from tidegate.errors import SourceError
+from tidegate.errors import EnvironmentProblem, SourceError
 from tidegate.schema.types import TIMESTAMP, arrow_schema, type_name
+from tidegate.sources.connection_slots import connection_slots
 from tidegate.sources.database_columns import DatabaseColumns
 from tidegate.sources.database_driver import ARROW_TYPES, DatabaseDriver, fit_rows
 from tidegate.sources.exact import ExactColumn
@@ -163,6 +165,26 @@ def open_database(read: JdbcRead, source: str) -> DatabaseDriver:
     except ImportError:
         problem = "the database cannot be read in this process: its driver is not installed"
         raise needs_spark(source, problem, f"install '{dialect.python.extra}', or ") from None
+
+
+def list_tables(read: JdbcRead, connection: str) -> list[DatabaseTable]:
+    """The tables of a database by one or two statements; an error names the ``connection``."""
+    source = f"connection {connection!r}"
+    try:
+        database = connectable(read, source, HARMLESS_FOR_POLLS)
+        with connection_slots(read):
+            return database.list_tables()
+    except Unsupported as unsupported:
+        raise SourceError(
+            f"{source}: its tables cannot be listed: {unsupported.reason}",
+            "change that, or give each table a pipeline of its own",
+        ) from None
+    except ImportError:
+        driver = dialect_of(read.url).python
+        raise EnvironmentProblem(
+            f"{source}: its tables cannot be listed: the driver of Python for the database is not installed",
+            f"install '{driver.extra if driver is not None else 'tidegate'}'",
+        ) from None
 
 
 def connectable(read: JdbcRead, source: str, harmless: frozenset[str] = HARMLESS_FOR_ROWS) -> DatabaseDriver:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import chain
@@ -9,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidegate.core.database_tables import DatabaseTable, TableKind
 from tidegate.core.dialects.address import DatabaseAddress
 from tidegate.core.dialects.postgresql import KINDS, UNBOUNDED
 from tidegate.core.dialects.transfer import DatabaseField, decimal_type
@@ -37,6 +39,28 @@ _FIRST_ROWS = 16
 """The rows of the first block from PostgreSQL; later blocks grow as long as their size in bytes allows."""
 
 _TYPES = "SELECT oid, typname, typcategory, typtype FROM pg_catalog.pg_type WHERE oid IN ({})"
+_TABLES = """
+SELECT n.nspname::text, c.relname::text, c.relkind::text,
+  (SELECT coalesce(json_agg(a.attname ORDER BY a.attnum), '[]')::text FROM pg_catalog.pg_attribute a
+    WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
+  (SELECT coalesce(json_agg(a.attname ORDER BY k.place), '[]')::text FROM pg_catalog.pg_index i
+    CROSS JOIN LATERAL unnest(i.indkey::smallint[]) WITH ORDINALITY k(number, place)
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
+    WHERE i.indrelid = c.oid AND i.indisprimary AND k.place <= i.indnkeyatts)
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
+  AND left(n.nspname, 3) <> 'pg_' AND n.nspname <> 'information_schema'
+ORDER BY 1, 2
+"""
+"""One statement, whatever the number of tables."""
+
+_TABLE_KINDS = {
+    "r": TableKind.TABLE,
+    "p": TableKind.PARTITIONED,
+    "v": TableKind.VIEW,
+    "m": TableKind.VIEW,
+    "f": TableKind.FOREIGN,
+}
 _ONLY_JAVA = frozenset(("oid", "refcursor"))
 _SESSION = {**SESSION, "cursor_tuple_fraction": "1"}
 """The database plans for all rows of a cursor, not for the first."""
@@ -54,6 +78,12 @@ class PsycopgDriver(DatabaseDriver):
         cursor.execute(_TYPES.format(", ".join(str(oid) for _, oid, _ in told) or "NULL"))
         types = {row[0]: row[1:] for row in cursor.fetchall()}
         return [self._field(name, modifier, *types[oid]) for name, oid, modifier in told]
+
+    def list_tables(self) -> list[DatabaseTable]:
+        return [
+            DatabaseTable(schema, name, _TABLE_KINDS[kind], tuple(json.loads(columns)), tuple(json.loads(key)))
+            for schema, name, kind, columns, key in self.fetch_rows(_TABLES)
+        ]
 
     def _field(self, name: str, modifier: int, called: str, category: str, type_: str) -> DatabaseField:
         if called == "numeric":

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
 
+from tidegate.core.database_tables import DatabaseTable, TableKind
 from tidegate.core.dialects.address import DatabaseAddress
 from tidegate.core.dialects.mysql import SESSION
 from tidegate.core.dialects.transfer import DatabaseField, decimal_type
@@ -39,6 +42,21 @@ _KINDS = {
 }
 """By the protocol's number of a type: its name, and Spark's types with a sign and without."""
 
+_SYSTEM = "('information_schema', 'mysql', 'performance_schema', 'sys')"
+_TABLES = f"""
+SELECT t.TABLE_SCHEMA, t.TABLE_NAME, t.TABLE_TYPE, COALESCE(t.CREATE_OPTIONS, ''), c.COLUMN_NAME
+FROM information_schema.TABLES t JOIN information_schema.COLUMNS c
+  ON c.TABLE_SCHEMA = t.TABLE_SCHEMA AND c.TABLE_NAME = t.TABLE_NAME
+WHERE t.TABLE_SCHEMA NOT IN {_SYSTEM} AND t.TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED', 'VIEW')
+ORDER BY t.TABLE_SCHEMA, t.TABLE_NAME, c.ORDINAL_POSITION
+"""
+_KEYS = f"""
+SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME FROM information_schema.STATISTICS
+WHERE INDEX_NAME = 'PRIMARY' AND TABLE_SCHEMA NOT IN {_SYSTEM}
+ORDER BY TABLE_SCHEMA, TABLE_NAME, SEQ_IN_INDEX
+"""
+"""A row per column: texts that the server joins are cut at 1,024 characters, and not every version has JSON lists."""
+
 _TEXTS = {15: "varchar", 253: "varchar", 254: "char", **dict.fromkeys((249, 250, 251, 252), "text")}
 _UNSIGNED = 32
 _UUID = 254, True, 36 * 4
@@ -58,6 +76,18 @@ class PymysqlDriver(DatabaseDriver):
         fields = [self._field(each) for each in cursor._result.fields]
         cursor.fetchall()  # an unbuffered cursor takes no other statement before
         return fields
+
+    def list_tables(self) -> list[DatabaseTable]:
+        keys: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for schema, name, column in self.fetch_rows(_KEYS):
+            keys[schema, name].append(column)
+        found = groupby(self.fetch_rows(_TABLES), key=lambda row: tuple(row[:4]))
+        return [
+            DatabaseTable(
+                schema, name, _table_kind(kind, options), tuple(row[4] for row in rows), tuple(keys[schema, name])
+            )
+            for (schema, name, kind, options), rows in found
+        ]
 
     def _field(self, told: Any) -> DatabaseField:
         number, unsigned = told.type_code, bool(told.flags & _UNSIGNED)
@@ -115,6 +145,12 @@ class PymysqlDriver(DatabaseDriver):
         if column.called or pa.types.is_decimal(kind):
             return exact(texts, column if column.called else ExactColumn(column.name, kind, "decimal"))
         return texts.cast(pa.float64()).cast(kind) if pa.types.is_floating(kind) else texts.cast(kind)
+
+
+def _table_kind(kind: str, options: str) -> TableKind:
+    if kind == "VIEW":
+        return TableKind.VIEW
+    return TableKind.PARTITIONED if "partitioned" in options.lower() else TableKind.TABLE
 
 
 def _connect_mysql(address: DatabaseAddress, read: JdbcRead) -> Any:

@@ -187,6 +187,11 @@ class JdbcRead(ReadFacts):
     reader: Annotated[
         RowReader | None, Key("The driver that reads the rows; adbc: of PostgreSQL only; unset: jdbc.")
     ] = None
+    max_connections: Annotated[
+        int | None,
+        Range(1, 10_000),
+        Key("The most connections of a run to this database at once, over all of its tables; unset: no limit."),
+    ] = None
 
     def __post_init__(self) -> None:
         if self.fetch_size < 1:

@@ -19,6 +19,7 @@ from tidegate.specs.foreign import Foreign
 from tidegate.specs.keys import Address, Checked, Count, CountOrNone, Fraction, Function, Key, Query, Range
 from tidegate.specs.locations import Location, Options, Secret
 from tidegate.specs.table import SchemaSpec, SinkSpec
+from tidegate.specs.table_block import TableRefusal, TableSelection
 
 CONTINUOUS_ROLLOVER_SECS = 300
 CONTINUOUS_INACTIVITY_SECS = 60
@@ -147,7 +148,11 @@ class TransformSpec:
 
 @dataclass(frozen=True, slots=True)
 class PipelineSpec:
-    """Sources, schema and sink under one name. ``on_conflict`` is None where the kind of the sources decides it."""
+    """Sources, schema and sink under one name. ``on_conflict`` is None where the kind of the sources decides it.
+
+    ``block`` is the name of the block of tables that it came from, ``refused`` why its table cannot be read, and
+    ``vanished`` tells that the database no longer has it: such a pipeline keeps its state and is not run.
+    """
 
     name: str
     sources: tuple[SourceSpec, ...]
@@ -169,6 +174,13 @@ class PipelineSpec:
             "Unset: wait for sources of work units, race for others."
         ),
     ] = None
+    block: str | None = None
+    refused: TableRefusal | None = None
+    vanished: bool = False
+
+    def is_named(self, name: str | None) -> bool:
+        """Whether a command for ``name`` is for this pipeline: its own name, that of its block, or none."""
+        return name in (None, self.name, self.block)
 
     @property
     def conflict(self) -> OnConflict:
@@ -311,8 +323,33 @@ class StateSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class TableBlock:
+    """A pipeline of the file that stands for many tables of a database.
+
+    ``template`` is that pipeline with ``{schema}.{table}`` in place of a table, ``tree`` its part of the file.
+    """
+
+    name: str
+    template: PipelineSpec
+    selection: TableSelection
+    tree: Any = field(default=None, repr=False, compare=False)
+
+    @property
+    def read(self) -> Any:
+        """The connection to its database."""
+        return self.template.sources[0].read
+
+    def is_named(self, name: str | None) -> bool:
+        """Whether a command for ``name`` concerns one of its tables."""
+        return name is None or name == self.name or name.startswith(f"{self.name}.")
+
+
+@dataclass(frozen=True, slots=True)
 class ProjectSpec:
-    """One configuration file: its pipelines and the settings that all of them share."""
+    """One configuration file: its pipelines and the settings that all of them share.
+
+    ``blocks`` are those pipelines that stand for many tables; the tables known so far are among ``pipelines``.
+    """
 
     origin: str
     pipelines: tuple[PipelineSpec, ...]
@@ -336,6 +373,7 @@ class ProjectSpec:
     engine: Annotated[EngineKind, Key("spark: everything; local: rows appended by this process, without Java.")] = (
         EngineKind.SPARK
     )
+    blocks: tuple[TableBlock, ...] = ()
     interpolated: tuple[Interpolated, ...] = field(default=(), repr=False, compare=False)
     """The values of the file with environment variables in them: some are secrets, and ``config show`` names them."""
     foreign: Foreign = field(default_factory=Foreign, repr=False, compare=False)
@@ -351,7 +389,7 @@ class ProjectSpec:
 
         None with a credential in it: some servers take a key for a user.
         """
-        names = [self.origin]
+        names = [self.origin, *(each.name for each in self.blocks)]
         for pipeline in self.pipelines:
             names += pipeline.shown_names()
             reads = (each.read for each in pipeline.sources)

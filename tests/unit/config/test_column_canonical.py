@@ -23,6 +23,7 @@ Loaded = Callable[..., ProjectSpec]
 S, K = "pipelines.<pipeline>.sources", "pipelines.<pipeline>.sink"
 DB, API = "connections.<jdbc connection>", "connections.<http connection>"
 COLUMN, TABLE, JDBC, HTTP, PYTHON = (f"{S}.<{kind} source>" for kind in ("column", "table", "jdbc", "http", "python"))
+TABLES = f"{S}.<tables source>"
 LOOK_BACK: dict[str, Any] = {
     "backward": {"days": 3},
     "backward_days": 3,
@@ -55,6 +56,7 @@ OTHER: dict[str, dict[str, Any]] = {
         "packages": ["a:b:1"],
         "jars": ["x.jar"],
         "properties": {"a": "***"},
+        "max_connections": 3,
         "configure": {"backward_days": 3},
     },
     f"{DB}.configure": LOOK_BACK,
@@ -130,6 +132,22 @@ OTHER: dict[str, dict[str, Any]] = {
         "max_pages": 3,
     },
     PYTHON: {"function": "a:c", "options": {"a": "***"}},
+    TABLES: {
+        "tables": ["s.*", "t.u"],
+        "exclude": ["*_tmp"],
+        "without_watermark": "overwrite",
+        "per_table": {"s.a": {"watermark_columns": ["b"]}},
+    },
+    f"{TABLES}.per_table.<table>": {
+        "watermark_columns": ["a", "b"],
+        "watermark_mode": "tuple",
+        "without_watermark": "overwrite",
+        "filter_expression": "a > 'b'",
+        "partition_column": "id",
+        "parallelism": 3,
+        "merge_keys": ["id"],
+        "load_type": "append",
+    },
     K: {
         "load_type": "merge_overwrite",
         "merge_keys": ["id", "at"],
@@ -156,6 +174,7 @@ CSV_AND_SO_ON = ("csv", "sheet", "lines", "pattern", "follow_links", "table")
 
 
 def base() -> dict[str, Any]:
+    places = {"tables": "/{schema}/{table}"}
     merge = {"load_type": "merge_upsert", "merge_keys": ["id"]}
     sources: dict[str, dict[str, Any]] = {
         "table": {"type": "delta", "source_uri": "in"},
@@ -166,6 +185,7 @@ def base() -> dict[str, Any]:
             "pagination": {"type": "cursor", "next": "n", "size_param": "x"},
         },
         "python": {"type": "python", "function": "a:b"},
+        "tables": {"connection": "db", "tables": ["s.*"]},
     }
     sources["http"] |= {"watermark_param_mapping": {"at": "since"}, "watermark_to_param": "until"}
     for source in sources.values():
@@ -176,7 +196,7 @@ def base() -> dict[str, Any]:
             "api": {"type": "http", "url": "http://h"},
         },
         "pipelines": {
-            name: {"sources": {"s": source}, "sink": {"table_uri": f"lake/{name}", **merge}}
+            name: {"sources": {"s": source}, "sink": {"table_uri": f"lake/{name}{places.get(name, '')}", **merge}}
             for name, source in sources.items()
         },
         "state": {"provider": "file", "url": "state"},
@@ -191,6 +211,7 @@ PLACES = {
     HTTP: ("pipelines", "http", "sources", "s"),
     PYTHON: ("pipelines", "python", "sources", "s"),
     COLUMN: ("pipelines", "table", "sources", "s"),
+    TABLES: ("pipelines", "tables", "sources", "s"),
     K: ("pipelines", "jdbc", "sink"),
     "state": ("state",),
 }
@@ -250,7 +271,7 @@ def test_every_key_is_tried() -> None:
 
 
 def specs(project: ProjectSpec) -> tuple[object, ...]:
-    return project.pipelines, project.state
+    return project.pipelines, project.state, project.blocks
 
 
 @pytest.mark.slow

@@ -215,7 +215,9 @@ class JdbcReader:
     def __init__(self, session: SparkSession, source: ColumnSource, read: JdbcRead, schema: SchemaSpec) -> None:
         own = utc_session(session)
         self._connection = JdbcConnection(own, read, source.name)
-        self._parallelism = read.parallelism or task_count(own)
+        most = read.max_connections or read.parallelism or task_count(own)
+        self._parallelism = min(read.parallelism or task_count(own), most)
+        self.connections = 1
         self._source = source
         self._read = read
         self._schema = schema
@@ -252,6 +254,7 @@ class JdbcReader:
         """The matching rows, over as many connections as pay off."""
         wanted = self._fit(rows)
         conditions = self._conditions(wanted)
+        self.connections = max(1, len(conditions))
         divided_by = self._partition_column(wanted) if len(conditions) > 1 else None
         statement = JdbcStatements(self._read, self._columns.select_columns()).rows(wanted, divided_by=divided_by)
         frame = self._connection.frame(statement, self._columns.fetched_schema(), conditions)
