@@ -66,12 +66,20 @@ def demo(invocation: Invocation, folder: Path | None, engine: str | None) -> int
         "tidegate ingest landing/orders lake/orders --engine local",
         "tidegate ingest s3://landing/events s3://lake/events --save pipelines.yml",
         "tidegate ingest postgresql://me@db/shop lake/t --table orders --watermark id",
+        "tidegate ingest postgresql://me@db/shop lake/ --tables 'public.*' --watermark updated_at",
         "tidegate ingest https://api.example.org/v1/orders lake/api",
     ],
 )
 @click.argument("source", metavar="SOURCE")
 @click.argument("table", metavar="TABLE")
 @click.option("--table", "from_table", metavar="NAME", help="The table of the database, such as public.orders.")
+@click.option(
+    "--tables",
+    metavar="GLOB",
+    multiple=True,
+    help="Many tables of the database, such as 'public.*', each into a table below TABLE. May be repeated.",
+)
+@click.option("--exclude", metavar="GLOB", multiple=True, help="Leave out these of --tables. May be repeated.")
 @click.option("--records", metavar="PATH", help="Where the response of an API has its list of records, if not found.")
 @click.option(
     "--watermark", metavar="COLUMN", multiple=True, help="A column that grows: read only what is new. May be repeated."

@@ -22,7 +22,7 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urls
 import yaml
 
 from tidegate.commands.path_columns import path_columns
-from tidegate.commands.project import load, on_engine
+from tidegate.commands.project import load, load_asking, on_engine
 from tidegate.commands.run import run
 from tidegate.config import load as load_text
 from tidegate.config.document import mask_address
@@ -32,6 +32,7 @@ from tidegate.errors import ConfigError, StorageError, TidegateError
 from tidegate.observe.events import Emit, ignore
 from tidegate.protocol.change import SourceKey
 from tidegate.protocol.documents import read_mirror
+from tidegate.reports.page import names
 from tidegate.reports.run import IngestReport
 from tidegate.reports.wording import count
 from tidegate.sources.file_discovery import SAMPLE, Order, names_sort_in_time, sample_files
@@ -41,7 +42,7 @@ from tidegate.specs.credentials import credentials_in_address, is_credential, lo
 from tidegate.specs.files import Format, PathSource
 from tidegate.specs.locations import Location, Options, split_address
 from tidegate.specs.masking import Mask, remember
-from tidegate.specs.project import ProjectSpec
+from tidegate.specs.project import EngineKind, ProjectSpec
 from tidegate.storage.options import absolute_uri
 from tidegate.storage.port import ObjectInfo, ObjectStore
 from tidegate.storage.stores import comparable_uri, open_store, path_inside
@@ -59,6 +60,7 @@ SCANS = {Format.CSV: "csv", Format.PARQUET: "parquet", Format.NDJSON: "json", Fo
 FORMATS = tuple(each.value for each in Format)
 TABLE_FORMATS = ("delta", "iceberg")
 PEEK = 64 * 1024
+TABLES_SHOWN = 10
 
 
 class Dumper(yaml.SafeDumper):
@@ -74,7 +76,8 @@ Dumper.add_representer(
 class IngestOptions:
     """What only the user can say about a source, besides its address.
 
-    ``table`` and ``records`` are places inside a database and an API. ``partition_by`` is ``COLUMN``,
+    ``table`` and ``records`` are places inside a database and an API; ``tables`` and ``exclude`` are globs over the
+    tables of a database, each of which goes into a table of its own. ``partition_by`` is ``COLUMN``,
     ``COLUMN:TEMPLATE``, or a template filled from the paths of files. ``storage_options`` are settings and
     credentials of buckets by variable name: the configuration refers to those.
     """
@@ -82,6 +85,8 @@ class IngestOptions:
     name: str | None = None
     format: str | None = None
     table: str | None = None
+    tables: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
     records: str | None = None
     watermark: tuple[str, ...] = ()
     merge_keys: tuple[str, ...] = ()
@@ -98,14 +103,15 @@ class IngestOptions:
 class PipelineDraft:
     """A configuration in the making: ``source``, perhaps a ``connection``, and the findings in words.
 
-    ``from_folders`` are columns with values from folder names. ``secrets`` are values that the configuration refers to
-    as variables.
+    ``load_type`` is that of a block of tables. ``from_folders`` are columns with values from folder names.
+    ``secrets`` are values that the configuration refers to as variables.
     """
 
     source: Mapping[str, Any]
     found: tuple[tuple[str, str], ...]
     connection: Mapping[str, Any] | None = None
     infer: bool = False
+    load_type: str | None = None
     from_folders: tuple[str, ...] = ()
     secrets: Mapping[str, str] = field(default_factory=dict)
 
@@ -135,14 +141,18 @@ def ingest(
         raise ConfigError((f"{save}: its folder does not exist; create it, or give --save another file",))
     base = Path.cwd() if save is None else save.absolute().parent
     with _without_credentials(source, table):
-        draft = draft_pipeline(source, table, options, base)
+        draft = draft_pipeline(source, table, options, base, engine)
         draft = replace(draft, secrets={**draft.secrets, **options.storage_options})
         name = options.name or _name_of(table)
         text = _render_yaml(draft, name, table, options, base)
         # Into the text, so that the saved file runs on the engine that it was tried with.
         text = text if engine is None else f"engine: {engine}\n{text}"
         # By the loader of files: what is saved has passed every check that a file passes.
-        project = on_engine(load(_load(text, draft, base)))
+        project = load(_load(text, draft, base))
+        if project.blocks:
+            project = load_asking(project)
+            draft = replace(draft, found=(*draft.found, *_describe_tables(project)))
+        project = on_engine(project)
         report = IngestReport(name, draft.found, text, tuple(draft.secrets))
         show(report)
         if not dry_run:
@@ -173,18 +183,21 @@ def _load(text: str, draft: PipelineDraft, base: Path) -> ProjectSpec:
         raise ConfigError(tuple(re.sub(r"^<text>:\d+: ", "", each) for each in error.problems)) from None
 
 
-def draft_pipeline(source: str, table: str, options: IngestOptions, base: Path) -> PipelineDraft:
+def draft_pipeline(
+    source: str, table: str, options: IngestOptions, base: Path, engine: str | None = None
+) -> PipelineDraft:
     """Draft a pipeline from the address of ``source`` and what lies there; paths are relative to ``base``.
 
     Files of ``table`` are not part of the source.
     """
     scheme = source.partition(":")[0].lower()
     if scheme == "jdbc" or scheme in DATABASES:
-        return _draft_database(source, options)
+        return _draft_database(source, options, engine)
     if scheme in ("http", "https"):
         return _survey_draft(_draft_api(source, options), table, options)
     for given, option, where in (
         (options.table, "--table", "a database"),
+        (options.tables or options.exclude, "--tables", "a database"),
         (options.records, "--records", "an API"),
     ):
         if given:
@@ -276,13 +289,18 @@ def _names_words(files: Sequence[ObjectInfo]) -> str:
     return told
 
 
-def _draft_database(source: str, options: IngestOptions) -> PipelineDraft:
-    if not options.table:
-        raise ConfigError(("name the table of the database with --table, such as --table public.orders",))
+def _draft_database(source: str, options: IngestOptions, engine: str | None) -> PipelineDraft:
+    if options.table and options.tables:
+        raise ConfigError(("--table reads one table and --tables many; give one of the two",))
+    if options.exclude and not options.tables:
+        raise ConfigError(("--exclude leaves out tables of --tables; give --tables, such as --tables 'public.*'",))
+    if not options.table and not options.tables:
+        one = "name the table of the database with --table, such as --table public.orders"
+        raise ConfigError((f"{one}, or many with --tables 'public.*'",))
     address = source.removeprefix("jdbc:") if re.match(r"jdbc:\w+://", source) else source
     kind = DATABASES.get(address.partition("://")[0].lower())
     if kind is None or ";" in source:
-        return _database_draft({"type": "jdbc", "url": source}, {}, "a database", options)
+        return _database_draft({"type": "jdbc", "url": source}, {}, "a database", options, engine)
     # Checked with one host alone: PostgreSQL and MySQL allow several, which no parser of addresses does.
     split_address(re.sub(r",[^/?#]*", "", address))
     parts = urlsplit(address)  # with all of its hosts
@@ -299,20 +317,66 @@ def _draft_database(source: str, options: IngestOptions) -> PipelineDraft:
         connection["password"] = found_in.keep("PASSWORD", password)
     for name, value in secret.items():
         connection.setdefault("properties", {})[name] = found_in.keep(name, value)
-    return _database_draft(connection, found_in.values, f"{kind} at {_host(parts)}{parts.path}", options)
+    return _database_draft(connection, found_in.values, f"{kind} at {_host(parts)}{parts.path}", options, engine)
 
 
 def _database_draft(
-    connection: Mapping[str, Any], secrets: Mapping[str, str], where: str, options: IngestOptions
+    connection: Mapping[str, Any],
+    secrets: Mapping[str, str],
+    where: str,
+    options: IngestOptions,
+    engine: str | None,
 ) -> PipelineDraft:
+    if options.tables:
+        return _draft_tables(connection, secrets, where, options, engine)
     read = {"connection": "database", "table": options.table, **_render_watermark(options)}
     found = (("source", f"{options.table} in {where}"), *_words(options))
     return PipelineDraft(read, found, connection, secrets=secrets)
 
 
+def _draft_tables(
+    connection: Mapping[str, Any],
+    secrets: Mapping[str, str],
+    where: str,
+    options: IngestOptions,
+    engine: str | None,
+) -> PipelineDraft:
+    """A block of tables. Spark merges each by its own key, and replaces those without a watermark column."""
+    is_spark = engine != EngineKind.LOCAL
+    read: dict[str, Any] = {"connection": "database", "tables": [*options.tables]}
+    read |= {"exclude": [*options.exclude]} if options.exclude else {}
+    read |= _render_watermark(options)
+    found = [("source", f"tables {', '.join(options.tables)} in {where}")]
+    if not options.watermark:
+        found += _words(options)
+        return PipelineDraft(read, tuple(found), connection, secrets=secrets, load_type="overwrite")
+    found.append(("follows", f"the first of {', '.join(options.watermark)} that a table has"))
+    if is_spark:
+        read["without_watermark"] = "overwrite"
+        keys = ", ".join(options.merge_keys) or "primary key"
+        found.append(
+            (
+                "loads",
+                f"rows with equal {keys} replace each other (merge_upsert); a table with none of the "
+                "columns is replaced by each run",
+            )
+        )
+        return PipelineDraft(read, tuple(found), connection, secrets=secrets, load_type="merge_upsert")
+    found.append(("loads", "new rows are added (append)"))
+    return PipelineDraft(read, tuple(found), connection, secrets=secrets, load_type="append")
+
+
+def _describe_tables(project: ProjectSpec) -> Iterator[tuple[str, str]]:
+    """The tables that a block stands for now."""
+    tables = [each for each in project.pipelines if each.block not in (None, each.name)]
+    if tables:
+        shown = [each.name.removeprefix(f"{each.block}.") for each in tables]
+        yield "tables", f"{len(tables):,}: {names(shown, TABLES_SHOWN)}"
+
+
 def _draft_api(source: str, options: IngestOptions) -> PipelineDraft:
-    if options.table or options.format:
-        raise ConfigError(("--table and --format have no effect with an API; leave them out",))
+    if options.table or options.tables or options.format:
+        raise ConfigError(("--table, --tables and --format have no effect with an API; leave them out",))
     parts = split_address(source)
     connection: dict[str, Any] = {"type": "http", "url": f"{parts.scheme}://{_host(parts)}"}
     found_in = _AddressSecrets(_variable(parts.hostname or "api"))
@@ -444,10 +508,13 @@ def _words(options: IngestOptions) -> Iterable[tuple[str, str]]:
 
 def _render_yaml(draft: PipelineDraft, name: str, table: str, options: IngestOptions, base: Path) -> str:
     """The YAML of a draft."""
-    sink: dict[str, Any] = {"table_uri": _as_seen_from(table, base), **options.of(table)}
+    place = _as_seen_from(table, base)
+    if draft.load_type is not None:
+        place = f"{place.rstrip('/')}/{{schema}}/{{table}}"
+    sink: dict[str, Any] = {"table_uri": place, **options.of(table)}
     options = replace(options, watermark=tuple(draft.source.get("watermark_columns", ())))
     if not draft.infer:
-        sink["load_type"] = _load_type(options)
+        sink["load_type"] = draft.load_type or _load_type(options)
         sink |= {"merge_keys": list(options.merge_keys)} if options.merge_keys else {}
     if options.partition_by:
         sink["partition_by"] = _partition_by(options.partition_by, of_files=draft.infer)

@@ -92,14 +92,12 @@ def on_engine(project: ProjectSpec, engine: str | None = None, *, pipeline: str 
             raise ConfigError((problem,))
         project = replace(project, engine=EngineKind(engine))
     if project.engine is EngineKind.LOCAL:
-        chosen = [each for each in project.pipelines if each.is_named(pipeline) and each.refused is None]
-        problems = local_engine_problems(chosen)
-        lone = {problem.pipeline for problem in problems} & {each.name for each in chosen if each.block is not None}
-        # A table that the engine cannot carry is refused by name, as long as others of its block can go on.
-        if lone and any(each.block is not None and each.name not in lone for each in chosen):
-            refused = {each.pipeline: TableRefusal(*each.say()) for each in reversed(problems) if each.pipeline in lone}
-            project = refuse_tables(project, refused)
-            problems = tuple(each for each in problems if each.pipeline not in lone)
+        chosen = [each for each in project.pipelines if each.is_named(pipeline) and each.block is None]
+        blocks = [each for each in project.blocks if each.is_named(pipeline)]
+        problems = local_engine_problems((*chosen, *(each.template for each in blocks)))
+        # What concerns one table of a block, such as one that is read whole, refuses that table alone.
+        tables = local_engine_problems(each for each in project.pipelines if each.block is not None)
+        project = refuse_tables(project, {each.pipeline: TableRefusal(*each.say()) for each in reversed(tables)})
         if problems:
             mask = Mask.around(project)
             raise ConfigError(tuple(mask(f"{project.origin}: {problem}") for problem in problems))

@@ -9,7 +9,7 @@ from typing import Any
 from tidegate.reports.page import Block, Cell, Column, Fit, Gap, Heading, Style, after_gap, facts, line, tabulate
 from tidegate.reports.report import Report, View
 from tidegate.reports.wording import count, duration
-from tidegate.specs.project import ProjectSpec
+from tidegate.specs.project import ProjectSpec, TableBlock
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +169,20 @@ class ProjectCheck(Report):
             (Cell(f"{pipeline.name}/{source.name}", Style.STRONG), source.uri, pipeline.sink.table.uri)
             for pipeline in self.project.pipelines
             for source in pipeline.sources
+            if pipeline.block is None
         )
-        numbers = f"{count(len(self.project.pipelines), 'pipeline')}, {count(len(rows), 'source')}"
+        rows += tuple(map(self._describe_block, self.project.blocks))
+        numbers = f"{count(len(rows), 'source')}"
+        if not self.project.blocks:
+            numbers = f"{count(len(self.project.pipelines), 'pipeline')}, {numbers}"
         yield line(f"{self.project.origin} is correct: {numbers}", Style.GOOD)
         yield Gap()
         yield tabulate(("source", "~reads", "~writes"), rows)
         yield from after_gap(line(text, Style.WARN, "notice") for text in self.project.notices)
+
+    def _describe_block(self, block: TableBlock) -> tuple[Cell, str, str]:
+        """The row of a block: the tables that runs remember, and what selects them."""
+        known = [each for each in self.project.pipelines if each.block == block.name and each.name != block.name]
+        told = count(len(known), "table") if known else "tables not known before the first run"
+        reads = f"{block.read.uri.partition('#')[0]}#{', '.join(block.selection.tables)}"
+        return Cell(f"{block.name} ({told})", Style.STRONG), reads, block.template.sink.table.uri

@@ -39,8 +39,7 @@ _FIRST_ROWS = 16
 """The rows of the first block from PostgreSQL; later blocks grow as long as their size in bytes allows."""
 
 _TYPES = "SELECT oid, typname, typcategory, typtype FROM pg_catalog.pg_type WHERE oid IN ({})"
-_TABLES = """
-SELECT n.nspname::text, c.relname::text, c.relkind::text,
+_TABLES = """SELECT n.nspname::text, c.relname::text, c.relkind::text,
   (SELECT coalesce(json_agg(a.attname ORDER BY a.attnum), '[]')::text FROM pg_catalog.pg_attribute a
     WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
   (SELECT coalesce(json_agg(a.attname ORDER BY k.place), '[]')::text FROM pg_catalog.pg_index i
