@@ -92,6 +92,7 @@ if TYPE_CHECKING:
     from tidegate.reports.plan import SkippedWork as SkippedWork
     from tidegate.reports.plan import SourcePlan as SourcePlan
     from tidegate.reports.plan import UnitSourcePlan as UnitSourcePlan
+    from tidegate.reports.plan import UnreadTable as UnreadTable
     from tidegate.reports.project import DemoReport as DemoReport
     from tidegate.reports.project import InitReport as InitReport
     from tidegate.reports.project import PropertiesImport as PropertiesImport
@@ -175,6 +176,7 @@ if TYPE_CHECKING:
     from tidegate.specs.project import SparkSpec as SparkSpec
     from tidegate.specs.project import StagingSpec as StagingSpec
     from tidegate.specs.project import StateSpec as StateSpec
+    from tidegate.specs.project import TableBlock as TableBlock
     from tidegate.specs.project import TransformSpec as TransformSpec
     from tidegate.specs.table import Evolution as Evolution
     from tidegate.specs.table import FieldSpec as FieldSpec
@@ -184,6 +186,10 @@ if TYPE_CHECKING:
     from tidegate.specs.table import PartitionBy as PartitionBy
     from tidegate.specs.table import SchemaSpec as SchemaSpec
     from tidegate.specs.table import SinkSpec as SinkSpec
+    from tidegate.specs.table_block import TableRefusal as TableRefusal
+    from tidegate.specs.table_block import TableRules as TableRules
+    from tidegate.specs.table_block import TableSelection as TableSelection
+    from tidegate.specs.table_block import WithoutWatermark as WithoutWatermark
     from tidegate.specs.units import Bounding as Bounding
     from tidegate.specs.units import FileFormat as FileFormat
     from tidegate.specs.units import FileRead as FileRead
@@ -239,7 +245,7 @@ _NAMES = {
     "reports.checks": "Adoption Check",
     "reports.commit": "AdoptedFile CommitReport FileAdoption RejectedUnit StagedSource TableCommit",
     "reports.ledger": "FileRange FileTotals FilesReport IngestedFile LedgerCompaction LedgerExport LedgerGap",
-    "reports.plan": "ColumnSourcePlan PartitionLine PlannedUnits SkippedWork SourcePlan UnitSourcePlan",
+    "reports.plan": "ColumnSourcePlan PartitionLine PlannedUnits SkippedWork SourcePlan UnitSourcePlan UnreadTable",
     "reports.project": "DemoReport InitReport PropertiesImport PropertyNote",
     "reports.reconcile": "FoundDataFile FoundDataFiles FoundFiles ReconcileReport SourceComparison TableComparison",
     "reports.replay": "ChunkReport ColumnReplayReport LettersReport ReplayReport",
@@ -261,9 +267,10 @@ _NAMES = {
     "specs.files": "Compression Format LateFiles Lateness PartitionFilter PathSource Tracking",
     "specs.project": (
         "Delivery EngineKind ErrorHandling OnBadRecord OnConflict PipelineSpec ProjectSpec ProviderKind SparkSpec "
-        "StagingSpec StateSpec TransformSpec"
+        "StagingSpec StateSpec TableBlock TransformSpec"
     ),
     "specs.table": "Evolution FieldSpec Maintenance Numbers ParquetCodec PartitionBy SchemaSpec SinkSpec",
+    "specs.table_block": "TableRefusal TableRules TableSelection WithoutWatermark",
     "specs.units": (
         "Bounding FileFormat FileRead InputFormat NotFound PartialPartition PartitionKind RangeParam Replace "
         "Rounding SecondaryInput Span SubRange TimeRange TimeWatermark UnitSource UnitWatermark WorkUnits"

@@ -122,7 +122,7 @@ def test_every_type_and_metadata_column_is_named() -> None:
 @pytest.mark.parametrize("example", re.findall(r"```yaml\n(.*?)```", TEXT, flags=re.DOTALL))
 def test_every_example_loads(example: str, tmp_path: Path) -> None:
     project = load(example, env={}, base=tmp_path)
-    assert project.pipelines
+    assert project.pipelines or project.blocks
     assert project.notices == ()
 
 

@@ -66,7 +66,7 @@ def demo(invocation: Invocation, folder: Path | None, engine: str | None) -> int
         "tidegate ingest landing/orders lake/orders --engine local",
         "tidegate ingest s3://landing/events s3://lake/events --save pipelines.yml",
         "tidegate ingest postgresql://me@db/shop lake/t --table orders --watermark id",
-        "tidegate ingest postgresql://me@db/shop lake/ --tables 'public.*' --watermark updated_at",
+        "tidegate ingest mysql://me@db/shop lake/ --tables 'shop.*' --watermark id",
         "tidegate ingest https://api.example.org/v1/orders lake/api",
     ],
 )

@@ -85,13 +85,13 @@ class IngestOptions:
     name: str | None = None
     format: str | None = None
     table: str | None = None
-    tables: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
     records: str | None = None
     watermark: tuple[str, ...] = ()
     merge_keys: tuple[str, ...] = ()
     partition_by: str | None = None
     storage_options: Mapping[str, str] = field(default_factory=dict)
+    tables: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
 
     def of(self, place: str) -> dict[str, Any]:
         """The keys of a place besides its address."""

@@ -49,7 +49,7 @@ def test_a_run_that_is_stopped_waits_no_longer() -> None:
     stop = threading.Event()
     with connection_slots(READ), connection_slots(READ):
         stop.set()
-        with pytest.raises(RunStopped, match="waited for a connection"), connection_slots(READ, stop):
+        with pytest.raises(RunStopped), connection_slots(READ, stop):
             pass
     with connection_slots(READ, stop):
         pass
