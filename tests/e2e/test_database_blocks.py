@@ -204,6 +204,10 @@ def test_one_table_is_asked_for_by_name_and_an_unknown_one_is_refused(in_postgre
     assert outcomes(in_postgres.run("shop.public.a")[0]) == {"shop.public.a": 0}
     with raises(ConfigError, "'shop.public.c' … allowed: shop"):
         in_postgres.run("shop.public.c")
+    with raises(ConfigError, "'shop' … 2 tables … -p shop.public.a"):
+        tidegate.optimize_table(in_postgres.config, "shop")
+    with raises(ConfigError, "'shop' … 2 tables … -p shop.public.a"):
+        tidegate.reset_watermark(in_postgres.config, "shop")
     project = tidegate.load(in_postgres.config, pipeline="shop.public.b")
     assert outcomes(tidegate.run(project)) == {"shop.public.b": 0}
     assert outcomes(tidegate.run(tidegate.load(in_postgres.config))) == {"shop.public.a": 0, "shop.public.b": 0}

@@ -26,7 +26,7 @@ import click
 
 import tidegate
 from tidegate.errors import ConfigError, TidegateError, safe_text
-from tidegate.reports.page import UNBOUNDED, Block
+from tidegate.reports.page import UNBOUNDED, Block, names
 from tidegate.reports.render import to_lines
 from tidegate.reports.report import INTERRUPTED, Report, View
 from tidegate.reports.wording import broken, count, visible
@@ -260,6 +260,7 @@ def print_yaml(text: str) -> None:
 
 # EX_SOFTWARE of sysexits.h; the smaller codes have meanings of their own.
 UNEXPECTED = 70
+PIPELINES_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -537,7 +538,8 @@ def only_pipeline(project: ProjectSpec) -> str:
     """The name of the only pipeline; :class:`ConfigError` lists them if there are several."""
     known = [each.name for each in project.pipelines]
     if len(known) > 1:
-        raise ConfigError((f"{project.origin} has several pipelines; name one with -p: {', '.join(known)}",))
+        shown = names(known, PIPELINES_SHOWN)
+        raise ConfigError((f"{project.origin} has several pipelines; name one with -p: {shown}",))
     return known[0]
 
 

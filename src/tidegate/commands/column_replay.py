@@ -57,6 +57,7 @@ from tidegate.runs.loop import stops_on_signals
 from tidegate.runs.pass_ import Lane
 from tidegate.runs.replay_record import TRIES_AGAINST_OTHERS, ReplayRecord
 from tidegate.runs.tracker import Clock, ColumnBound, Replayable, refuse
+from tidegate.sources.connection_slots import ConnectionSlots, connection_slots
 from tidegate.sources.reader import Reader, Typed, explain
 from tidegate.specs.columns import LoadType, Value, Watermark
 from tidegate.specs.locations import Location
@@ -535,6 +536,10 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
 
     def _read_chunk(self, record: ReplayRecord, number: int) -> _ChunkRows:
         """Read the rows of one chunk into its work area."""
+        with connection_slots(self._bound.source.read, self._stop) as slots:
+            return self._read_with(slots, record, number)
+
+    def _read_with(self, slots: ConnectionSlots, record: ReplayRecord, number: int) -> _ChunkRows:
         source, now, chunk = self._bound.source, self._clock(), record.chunks[number]
         load, column = self._pipeline.sink.load, self._config.chunk_column
         plan = plan_columns(self._names[0], source, load, None, 0, now, chunk=chunk, chunk_column=column)
@@ -543,6 +548,7 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
         since = self._since(chunk)
         reader = self._engine.reader(source, self._pipeline.schema, now)
         frame = reader.read(bounds.rows)
+        slots.resize(getattr(reader, "connections", 1))
         lane = Lane(record.source)
         try:
             task = row_task(self._pipeline, source, self._engine.columns(frame), work=lane.new_area().location)

@@ -24,6 +24,8 @@ from tidegate.errors import ConfigError
 from tidegate.migrate.foreign import FOREIGN
 from tidegate.observe.events import Emit, SessionStarting, ignore
 from tidegate.observe.logs import mask_events
+from tidegate.reports.page import names
+from tidegate.reports.wording import count
 from tidegate.specs.masking import Mask, remember
 from tidegate.specs.project import EngineKind, PipelineSpec, ProjectSpec, SourceSpec
 from tidegate.specs.table_block import TableRefusal
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from tidegate.runs.file_source import FileSource
     from tidegate.runs.tracker import AnySource, TrackedSource, UnitBound
 
+NAMES_SHOWN = 20
 Config = str | Path | ProjectSpec
 Mode = Literal["once", "continuous"]
 BoundT = TypeVar("BoundT", bound="AnySource")
@@ -72,6 +75,16 @@ def _load(config: Config, pipeline: str | None, put_tables: Callable[[ProjectSpe
             project = with_known_places(project)
     # From here on, also for errors that nobody catches: the last handler masks what it prints.
     remember(Mask.around(project))
+    return project
+
+
+def load_one(config: Config, pipeline: str) -> ProjectSpec:
+    """Load the configuration for a command about one pipeline: a block of tables is none."""
+    project = load(config, pipeline=pipeline)
+    tables = [each.name for each in project.pipelines if each.block == pipeline and each.name != pipeline]
+    if tables:
+        said = f"{pipeline!r} is a block of {count(len(tables), 'table')}, and this command is about one of them"
+        raise ConfigError((f"{said}; name it, such as -p {tables[0]}",))
     return project
 
 
@@ -132,7 +145,7 @@ def pipelines_of(project: ProjectSpec, name: str | None) -> tuple[PipelineSpec, 
     chosen = tuple(each for each in project.pipelines if each.is_named(name))
     if not chosen:
         known = [each.name for each in project.pipelines]
-        allowed = f"allowed: {', '.join(known)}"
+        allowed = f"allowed: {names(known, NAMES_SHOWN)}"
         raise ConfigError((sentence(f"{project.origin}: no pipeline {name!r}", allowed, nearest(name or "", known)),))
     return chosen
 
@@ -146,7 +159,7 @@ def sources_of(
 
 def source_of(config: Config, pipeline: str, source: str | None) -> TrackedSource:
     """The source with that name; without a name, the only one of the pipeline."""
-    return source_named(_bound(load(config, pipeline=pipeline), pipeline), source)
+    return source_named(_bound(load_one(config, pipeline), pipeline), source)
 
 
 def bound_files(project: ProjectSpec, name: str | None, emit: Emit = ignore) -> tuple[FileSource, ...]:

@@ -118,7 +118,10 @@ def serve(
     where = address or project.metrics.address
     with (
         stops_on_signals(flag),
-        serve_status(lambda: status(project, pipeline), where, every, project.second_names) as found,
+        # With blocks, runs elsewhere may have found other tables since.
+        serve_status(
+            lambda: status(config if project.blocks else project, pipeline), where, every, project.second_names
+        ) as found,
     ):
         started(found)
         flag.wait()

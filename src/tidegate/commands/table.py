@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from tidegate.commands.project import Config, agree, load, pipelines_of, sources_of
+from tidegate.commands.project import Config, agree, load_one, pipelines_of, sources_of
 from tidegate.errors import ConfigError, StorageUnavailable, TableError, TidegateError
 from tidegate.protocol.table import CommitNote, Snapshot, arrow_schema
 from tidegate.protocol.table_checks import check_replaceable, check_table
@@ -55,7 +55,7 @@ def checkpoint_table(config: Config, pipeline: str, *, dry_run: bool = False) ->
 
 
 def _maintenance(config: Config, pipeline: str) -> TableMaintenance:
-    return TableMaintenance(pipelines_of(load(config, pipeline=pipeline), pipeline)[0])
+    return TableMaintenance(pipelines_of(load_one(config, pipeline), pipeline)[0])
 
 
 def widen_table(
@@ -71,7 +71,7 @@ def widen_table(
     ``column`` may be a path (``user.age``, ``tags.element``, ``prices.value``). The positions of all sources stay.
     """
     started = time.monotonic()
-    bound = sources_of(load(config, pipeline=pipeline), pipeline)[0]
+    bound = sources_of(load_one(config, pipeline), pipeline)[0]
     widening = _Widening(bound, column, _type(to))
     report = widening.report()
     if not report.changes or not confirm(report):

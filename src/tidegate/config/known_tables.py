@@ -107,7 +107,7 @@ class KnownBlocks:
         except (OSError, ValueError, TypeError, AttributeError):
             before = {}
         after = before | {name: each.to_json() for name, each in known.items()}
-        return after == before or _write(self.path, after)
+        return after == before or _write(self.path, after, indent=None)
 
     def _read(self) -> dict[str, Any]:
         return {} if self.path is None else dict(json.loads(self.path.read_text("utf-8")))
@@ -119,13 +119,13 @@ def _place_beside(origin: str, what: str) -> Path | None:
     return config.absolute().parent / FOLDER / f"{config.stem}.{what}.json" if config.is_file() else None
 
 
-def _write(path: Path, content: Mapping[str, Any]) -> bool:
+def _write(path: Path, content: Mapping[str, Any], indent: int | None = 2) -> bool:
     """Replace the file as a whole; False if the folder cannot be written."""
     try:
         path.parent.mkdir(exist_ok=True)
         descriptor, fresh = tempfile.mkstemp(prefix=".tables-", dir=path.parent)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(json.dumps(content, indent=2) + "\n")
+            file.write(json.dumps(content, indent=indent) + "\n")
         os.replace(fresh, path)
     except OSError:
         return False
