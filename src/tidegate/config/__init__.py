@@ -33,11 +33,12 @@ from tidegate.config.normal_form import normal_form, set_types
 from tidegate.config.project import ProjectModel, project_problems, take_notes
 from tidegate.config.secrets import find_interpolated, find_secrets, with_variables
 from tidegate.config.work_units import MS_KEYS
-from tidegate.core.database_tables import DatabaseTable
+from tidegate.core.database_tables import BlockTable, DatabaseTable
 from tidegate.errors import ConfigError
 from tidegate.specs.foreign import Foreign
 from tidegate.specs.masking import Mask, remember
 from tidegate.specs.project import PipelineSpec, ProjectSpec, TableBlock
+from tidegate.specs.table_block import TableRefusal
 from tidegate.storage.options import absolute_uri
 
 __all__ = ["expand", "json_schema", "load", "select", "show"]
@@ -158,17 +159,20 @@ def expand(
     if not project.blocks:
         return project
     tree: FileTree = project.blocks[0].tree
-    planned = {}
-    for block in project.blocks:
-        listed = (*tables.get(block.name, ()), *vanished.get(block.name, ()))
-        planned[block.name] = (block, plan_tables(block, listed))
+    planned: _Planned = {
+        block.name: (
+            block,
+            plan_tables(block, (*tables.get(block.name, ()), *vanished.get(block.name, ()))),
+        )
+        for block in project.blocks
+    }
     _check_names(project, tree, [each.pipeline for _, found in planned.values() for each in found])
-    root = expand_tree(tree, planned)
-    read: dict[str, PipelineSpec] = {}
-    if root.block("pipelines"):
-        model, _ = _read_tree(root, tree.origin, tree.base, tree.foreign, Mask.around(project), [])
-        made = model.project(tree.origin, lambda uri: absolute_uri(uri, tree.base), ())
-        read = {each.name: each for each in made.pipelines}
+    mask = Mask.around(project)
+    try:
+        read = _read_tables(tree, planned, mask)
+    except ConfigError as error:
+        planned = _refuse_tables(tree, planned, mask, error)
+        read = _read_tables(tree, planned, mask)
     own = {each.name: each for each in project.pipelines if each.block is None}
     kept = [own[name] for name in read if name in own]
     for block, found in planned.values():
@@ -180,6 +184,43 @@ def expand(
             elif not is_gone:
                 kept.append(refuse_pipeline(block, each))
     return replace(project, pipelines=tuple(kept))
+
+
+_Planned = Mapping[str, tuple[TableBlock, tuple[BlockTable, ...]]]
+"""What becomes of the tables of each block, by its name."""
+
+
+def _read_tables(tree: FileTree, planned: _Planned, mask: Mask) -> dict[str, PipelineSpec]:
+    """The pipelines of the file and of the tables that are not refused, by name."""
+    root = expand_tree(tree, planned)
+    if not root.block("pipelines"):
+        return {}
+    model, _ = _read_tree(root, tree.origin, tree.base, tree.foreign, mask, [])
+    made = model.project(tree.origin, lambda uri: absolute_uri(uri, tree.base), ())
+    return {each.name: each for each in made.pipelines}
+
+
+def _refuse_tables(tree: FileTree, planned: _Planned, mask: Mask, error: ConfigError) -> _Planned:
+    """What becomes of the tables, if those are refused whose pipelines are wrong; raises ``error`` if none is.
+
+    A table may have columns that no configuration can name, and must not stop the others. Each is tried alone, which
+    takes time, and hardly ever happens.
+    """
+    found = {}
+    for name, (block, tables) in planned.items():
+        tried = []
+        for each in tables:
+            try:
+                _read_tables(tree, {name: (block, (each,))}, mask)
+            except ConfigError as wrong:
+                _, _, text = wrong.problems[0].partition(f"pipelines.{each.pipeline}.")
+                problem = f"{each.table.full_name} cannot be a pipeline: {text or wrong.problems[0]}"
+                each = replace(each, refused=TableRefusal(problem, "exclude it, or read it by a pipeline of its own"))
+            tried.append(each)
+        found[name] = (block, tuple(tried))
+    if found == planned:
+        raise error
+    return found
 
 
 def _check_names(project: ProjectSpec, tree: FileTree, tables: Sequence[str]) -> None:

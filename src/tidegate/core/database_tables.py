@@ -8,7 +8,7 @@ and catalogs may ignore it.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -201,15 +201,18 @@ def plan_block(
 ) -> tuple[BlockTable, ...]:
     """What becomes of each selected table; two that would share a name or a place are both refused."""
     chosen = select_tables(tables, selection)
-    taken = _count_taken(block, chosen, sink)
+    taken = _claim(block, chosen, sink)
     return tuple(_plan_table(block, each, selection, sink, taken) for each in chosen)
 
 
-def _count_taken(block: str, tables: Sequence[DatabaseTable], sink: BlockSink) -> Counter[str]:
-    """How many of the tables want each name and place; both are compared without regard to case."""
-    names = (f"name {name_pipeline(block, each.schema, each.name).lower()}" for each in tables)
-    places = (f"place {place}" for each in tables for place in _places(each, sink))
-    return Counter((*names, *places))
+def _claim(block: str, tables: Sequence[DatabaseTable], sink: BlockSink) -> Mapping[str, Sequence[str]]:
+    """The tables that want each name and place; both are compared without regard to case."""
+    claims: dict[str, list[str]] = defaultdict(list)
+    for each in tables:
+        claims[f"name {name_pipeline(block, each.schema, each.name).lower()}"].append(each.full_name)
+        for place in _places(each, sink):
+            claims[f"place {place}"].append(each.full_name)
+    return claims
 
 
 def _places(table: DatabaseTable, sink: BlockSink) -> Iterator[str]:
@@ -217,7 +220,7 @@ def _places(table: DatabaseTable, sink: BlockSink) -> Iterator[str]:
 
 
 def _plan_table(
-    block: str, table: DatabaseTable, selection: TableSelection, sink: BlockSink, taken: Mapping[str, int]
+    block: str, table: DatabaseTable, selection: TableSelection, sink: BlockSink, taken: Mapping[str, Sequence[str]]
 ) -> BlockTable:
     rules = selection.per_table.get(table.full_name, TableRules())
     name = name_pipeline(block, table.schema, table.name)
@@ -251,19 +254,23 @@ def _find_watermark(table: DatabaseTable, selection: TableSelection, rules: Tabl
     return has[:1]
 
 
-def _refuse_name(table: DatabaseTable, name: str, sink: BlockSink, taken: Mapping[str, int]) -> TableRefusal | None:
+def _refuse_name(
+    table: DatabaseTable, name: str, sink: BlockSink, taken: Mapping[str, Sequence[str]]
+) -> TableRefusal | None:
     exclude = f"exclude one of them: exclude: [{table.full_name!r}]"
     if len(name) > LONGEST_NAME:
         problem = f"{table.full_name} would be a pipeline with a name of {len(name)} characters, and {LONGEST_NAME} fit"
         return TableRefusal(problem, f"exclude: [{table.full_name!r}], or read it by a pipeline of its own")
-    if taken[f"name {name.lower()}"] > 1:
-        return TableRefusal(f"{table.full_name} and another table have one name but for upper and lower case", exclude)
+    if len(claims := taken[f"name {name.lower()}"]) > 1:
+        both = " and ".join(claims)
+        return TableRefusal(f"{both} have one name but for upper and lower case, or had it once", exclude)
     for place in _places(table, sink):
-        if taken[f"place {place}"] > 1:
-            problem = f"{table.full_name} and another table would be written to one place, {place}"
+        if len(claims := taken[f"place {place}"]) > 1:
+            problem = f"{' and '.join(claims)} would be written to one place, {place}"
             return TableRefusal(problem, f"give sink.table_uri both {{schema}} and {{table}}, or {exclude}")
-        if place.endswith(DEAD_LETTERS) and taken[f"place {place.removesuffix(DEAD_LETTERS)}"]:
-            problem = f"{table.full_name} would be written to {place}, the place for the dead letters of another table"
+        letters = taken.get(f"place {place.removesuffix(DEAD_LETTERS)}")
+        if place.endswith(DEAD_LETTERS) and letters:
+            problem = f"{table.full_name} would be written to {place}, the place for the dead letters of {letters[0]}"
             return TableRefusal(problem, exclude)
     return None
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from support.errors import raises
+from support.errors import check_names, raises
 from tidegate.commands.block_tables import ask_tables, recall_tables
 from tidegate.config import expand, load, show
 from tidegate.config.known_tables import KnownBlock, KnownBlocks
@@ -98,6 +98,18 @@ def test_a_pipeline_of_the_file_may_not_have_the_name_of_a_table() -> None:
     own = "  shop.public.ORDERS: {source: {connection: shop, table: x}, sink: {table_uri: y, load_type: overwrite}}\n"
     with raises(ConfigError, "'shop.public.orders' … 'shop.public.ORDERS' … exclude"):
         project(CONFIG + own)
+
+
+def test_a_table_that_no_configuration_can_name_is_refused_alone() -> None:
+    odd = DatabaseTable("public", "odd", columns=("id", "ID", "updated_at"), key=("id", "ID"))
+    found = project(CONFIG, ORDERS, odd)
+    assert [(each.name, each.refused is None) for each in found.pipelines] == [
+        ("shop.public.odd", False),
+        ("shop.public.orders", True),
+    ]
+    refused = found.pipeline("shop.public.odd").refused
+    assert refused is not None
+    check_names(refused.problem, "public.odd … sink.merge_keys")
 
 
 def test_a_database_that_cannot_be_listed_is_refused_with_the_file() -> None:

@@ -73,9 +73,9 @@ def test_a_rule_for_one_table_wins() -> None:
 def test_tables_that_would_share_a_name_or_a_place_are_all_refused() -> None:
     upper = DatabaseTable("public", "Orders", columns=("id",), key=("id",))
     found = plan(ORDERS, upper)
-    assert [*map(refused, found.values())] == [
-        f"public.{name} and another table have one name but for upper and lower case" for name in ("Orders", "orders")
-    ]
+    assert {*map(refused, found.values())} == {
+        "public.Orders and public.orders have one name but for upper and lower case, or had it once"
+    }
     sales = DatabaseTable("sales", "orders", columns=("id",), key=("id",))
     one_folder = BlockSink(("lake/{table}",))
     everything = TableSelection(("*.*",), (), ("id",))
@@ -84,7 +84,7 @@ def test_tables_that_would_share_a_name_or_a_place_are_all_refused() -> None:
     letters = DatabaseTable("public", "orders_dead_letters", columns=("id",), key=("id",))
     found = plan(ORDERS, letters)
     assert found["orders"].refused is None
-    assert "dead letters of another table" in refused(found["orders_dead_letters"])
+    assert "dead letters of public.orders" in refused(found["orders_dead_letters"])
 
 
 def test_a_name_that_no_file_system_takes_is_refused() -> None:
