@@ -49,7 +49,8 @@ def agree(planned: object) -> bool:
 def load(config: Config, *, pipeline: str | None = None) -> ProjectSpec:
     """Load and check the configuration; :class:`ConfigError` has every problem of the file.
 
-    Whether its engine can carry everything is another question: :func:`on_engine` asks it.
+    Whether its engine can carry everything is another question: :func:`on_engine` asks it. Blocks have the tables that
+    runs remember; no database is asked.
     """
     return _load(config, pipeline, lambda project: recall_tables(project) if _lacks_tables(project) else project)
 

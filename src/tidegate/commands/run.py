@@ -52,9 +52,13 @@ def run(
     _check_moment(now, mode)
     flag = stop or threading.Event()
     project = on_engine(load_asking(config, pipeline=pipeline), engine)
-    chosen = [each for each in pipelines_of(project, pipeline) if each.refused is None]
+    chosen = [each for each in pipelines_of(project, pipeline) if not each.vanished]
     # A catalog describes and registers Delta tables only in a session with Delta.
-    columns = [each for each in chosen if each.sink.name or any(source.read is not None for source in each.sources)]
+    columns = [
+        each
+        for each in chosen
+        if each.refused is None and (each.sink.name or any(source.read is not None for source in each.sources))
+    ]
     with (
         open_emitter(project, chosen, mode, emit) as told,
         open_engine(project, told, flag, lambda: bound_files(project, pipeline), columns) as opened,

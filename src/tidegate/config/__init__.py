@@ -158,7 +158,10 @@ def expand(
     """
     if not project.blocks:
         return project
-    tree: FileTree = project.blocks[0].tree
+    tree: FileTree | None = project.blocks[0].tree
+    if tree is None:
+        said = f"{project.origin}: the block {project.blocks[0].name!r} was made in Python, and has no configuration"
+        raise ConfigError((f"{said}; write it as YAML, and load that",))
     planned: _Planned = {
         block.name: (
             block,
