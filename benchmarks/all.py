@@ -32,6 +32,7 @@ NAMES = (
     "commands",
     "durability",
     "latency",
+    "many_sources",
 )
 QUICK = ("throughput", "idle_poll", "memory", "decode", "shapes")
 

@@ -38,6 +38,7 @@ MANY = 1_000_000 if DEEPER else 6_000
         ),
         pytest.param(Scene(sources=("s", "s", "s"), records=1), {"switches": 2}, id="three runs"),
         pytest.param(Scene(sources=("s", "t"), records=1), {"switches": 3}, id="two sources create the table"),
+        pytest.param(Scene(sources=("s", "t", "u"), records=1), {"switches": 2}, id="three sources side by side"),
         pytest.param(Scene(sources=("s+t", "s"), records=1), {"switches": 2}, id="one for two sources, one for one"),
         pytest.param(
             Scene(sources=("s+t", "s+t"), records=1), {"switches": 1, "crashes": 1}, id="two for two, one dies"

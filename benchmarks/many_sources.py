@@ -1,0 +1,262 @@
+"""Many sources in one process: side by side, one after the other, and as one.
+
+    python -m benchmarks.many_sources [--case NAME] [--seconds 120]
+
+``hundred``: a hundred sources with a small file each, side by side, one after the other
+(``max_concurrent_sources: 1``), and one source with the same hundred files. ``tables``: two hundred tables of a
+PostgreSQL block, in a first run, idle, and with one new row each. ``beside``: a source of files, polled each second,
+beside an API that needs twenty seconds for a response. ``live``: twenty continuous sources on S3, a file a second each.
+Memory is the greatest of the process, without Java and its workers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from benchmarks import report
+from benchmarks.latency import FIELDS, Visibility, place
+from tidegate.specs.locations import Location
+from tidegate.storage.stores import open_store
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+
+SOURCES, TABLES, LIVE = 100, 200, 20
+WARM_UP = 10
+RESPONSE_SECONDS = 20.0
+PATIENCE_SECONDS = 120.0
+
+
+def run(config: Path, *more: str) -> tuple[float, float, float]:
+    """Wall seconds, CPU seconds with Java, and MiB of the process in a whole run."""
+    began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tidegate", "run", str(config), *more], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    assert process.stdout is not None
+    said = process.stdout.read()
+    _, code, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(code)
+    if process.returncode:
+        raise SystemExit(said.decode()[-2000:])
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return time.perf_counter() - began, cpu, used.ru_maxrss / 1024
+
+
+def write_config(folder: Path, pipelines: Mapping[str, Any], **settings: Any) -> Path:
+    path = folder / f"{len(list(folder.glob('*.yml')))}.yml"
+    path.write_text(json.dumps({**settings, "pipelines": pipelines}))
+    return path
+
+
+def file_pipeline(source: Location, table: Location, **more: Any) -> dict[str, Any]:
+    options = {"storage_options": dict(source.options)} if source.options else {}
+    return {
+        "source": {"source_uri": source.uri, "use_watermark": True, **more, **options},
+        "schema": {"fields": FIELDS},
+        "sink": {"table_uri": table.uri, **options},
+    }
+
+
+def put(source: Location, number: int, records: int) -> None:
+    lines = "".join(json.dumps({"number": number, "text": f"event of file {number}"}) + "\n" for _ in range(records))
+    open_store(source).put(f"date=2026-01-28/{number:08d}.ndjson", lines.encode())
+
+
+def hundred(engine: str, records: int = 1000) -> list[tuple[str, float, float, float]]:
+    """The same hundred files in three ways."""
+    found = []
+    with tempfile.TemporaryDirectory(prefix="tidegate-many-") as name:
+        folder = Path(name)
+        for way, settings in {
+            "side by side": {},
+            "one after the other": {"global": {"max_concurrent_sources": 1}},
+            "one source": {},
+        }.items():
+            root = Location((folder / way.replace(" ", "-")).as_uri())
+            places = [Location(f"{root.uri}/source{at if way != 'one source' else 0}") for at in range(SOURCES)]
+            for number, source in enumerate(places):
+                put(source, number, records)
+            pipelines = {
+                source.uri.rpartition("/")[2]: file_pipeline(source, Location(f"{root.uri}/table{at}"))
+                for at, source in enumerate(dict.fromkeys(places))
+            }
+            config = write_config(folder, pipelines, engine=engine, **settings)
+            found.append((f"{engine}: {way}", *run(config)))
+            found.append((f"{engine}: {way}, idle", *run(config)))
+    return found
+
+
+def tables() -> list[tuple[str, float, float, float]]:
+    """Two hundred tables of a database in one block."""
+    import psycopg
+
+    from servers import postgres
+
+    found = []
+    with (
+        tempfile.TemporaryDirectory(prefix="tidegate-many-") as name,
+        postgres.running() as server,
+        psycopg.connect(server.url(driver=""), autocommit=True) as database,
+    ):
+        for number in range(TABLES):
+            database.execute(
+                f"create table many_{number} (id bigint primary key, updated_at timestamptz not null, what text)"
+            )
+            database.execute(f"insert into many_{number} select i, now(), 'x' from generate_series(1, 100) i")
+        connection = {"type": "jdbc", "url": server.jdbc_url(), "user": postgres.USER, "password": postgres.PASSWORD}
+        block = {
+            "source": {"connection": "shop", "tables": ["public.many_*"], "watermark_columns": ["id"]},
+            "sink": {"table_uri": f"{name}/{{schema}}/{{table}}", "load_type": "append"},
+        }
+        config = write_config(Path(name), {"shop": block}, engine="local", connections={"shop": connection})
+        found.append(("first run, 100 rows each", *run(config)))
+        found.append(("idle", *run(config)))
+        for number in range(TABLES):
+            database.execute(f"insert into many_{number} values (101, now(), 'y')")
+        found.append(("a new row each", *run(config)))
+    return found
+
+
+class SlowApi(BaseHTTPRequestHandler):
+    """Has one record, and needs its time for it."""
+
+    def do_GET(self) -> None:
+        """Respond late."""
+        time.sleep(RESPONSE_SECONDS)
+        body = b'[{"id": 1}]'
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+
+def follow(
+    folder: Path, sources: Sequence[tuple[Location, Location]], config: Path, seconds: int, records: int
+) -> list[float]:
+    """Seconds from arrival to visibility of a file a second in each source, under a continuous run."""
+    watching = [Visibility(table) for _, table in sources]
+    with (folder / "run.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tidegate", "run", str(config), "--continuous"], stdout=log, stderr=log
+        )
+    arrived: list[dict[int, float]] = [{} for _ in sources]
+    try:
+        for each in watching:
+            each.start()
+        began = time.time()
+        for number in range(seconds + WARM_UP):
+            for at, (source, _) in enumerate(sources):
+                # Spread over the second, as files of different systems are.
+                time.sleep(max(0.0, began + number + at / len(sources) - time.time()))
+                put(source, number, records)
+                arrived[at][number] = time.time()
+            if number == 0:
+                _wait_for(0, watching)
+                began = time.time()
+        _wait_for(seconds + WARM_UP - 1, watching)
+    finally:
+        for each in watching:
+            each.end()
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+    return [
+        watching[at].seen[number] - arrived[at][number]
+        for at in range(len(sources))
+        for number in range(WARM_UP, seconds + WARM_UP)
+    ]
+
+
+def _wait_for(number: int, watching: Sequence[Visibility]) -> None:
+    deadline = time.time() + PATIENCE_SECONDS
+    while not all(number in each.seen for each in watching):
+        if time.time() > deadline:
+            raise SystemExit(f"file {number} is not visible after {PATIENCE_SECONDS:.0f} s")
+        time.sleep(0.05)
+
+
+def beside(seconds: int) -> list[float]:
+    """A source of files beside an API that responds late."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), SlowApi)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with place("local") as (folder, root):
+        source, table = Location(f"{root.uri}/source"), Location(f"{root.uri}/table")
+        url = f"http://127.0.0.1:{server.server_port}"
+        read = {"type": "http", "connection": "slow", "path": "/slow"}
+        slow = {**read, "watermark_columns": ["id"], "poll_interval_secs": 1}
+        pipelines = {
+            "files": file_pipeline(source, table, poll_interval_secs=1),
+            "api": {"source": slow, "sink": {"table_uri": f"{root.uri}/api", "load_type": "append"}},
+        }
+        connections = {"slow": {"type": "http", "url": url, "timeout_secs": 60}}
+        config = write_config(folder, pipelines, connections=connections)
+        taken = follow(folder, [(source, table)], config, seconds, 1000)
+    server.shutdown()
+    return taken
+
+
+def live(seconds: int) -> list[float]:
+    """Twenty sources on S3."""
+    with place("s3") as (folder, root):
+        pairs = [
+            (
+                Location(f"{root.uri}/source{number}", root.options),
+                Location(f"{root.uri}/table{number}", root.options),
+            )
+            for number in range(LIVE)
+        ]
+        pipelines = {f"p{at}": file_pipeline(*pair, poll_interval_secs=1) for at, pair in enumerate(pairs)}
+        return follow(folder, pairs, write_config(folder, pipelines), seconds, 100)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--case", choices=("hundred", "tables", "beside", "live"))
+    parser.add_argument("--seconds", type=int, default=120)
+    given = parser.parse_args()
+    wanted = [given.case] if given.case else ["hundred", "tables", "beside", "live"]
+    stored: dict[str, float] = {}
+    whole = [row for case in wanted for row in _whole_runs(case)]
+    if whole:
+        rows = [(name, f"{wall:.1f}", f"{cpu:.1f}", f"{memory:.0f}") for name, wall, cpu, memory in whole]
+        report.table(f"whole runs; {report.machine()}", ("run", "seconds", "CPU seconds", "MiB"), rows)
+        stored |= {name: round(wall, 2) for name, wall, *_ in whole}
+    latencies = {case: {"beside": beside, "live": live}[case](given.seconds) for case in wanted if case[0] in "bl"}
+    rows = []
+    for case, taken in latencies.items():
+        percentiles = statistics.quantiles(taken, n=100)
+        numbers = {"median": percentiles[49], "p99": percentiles[98], "worst": max(taken)}
+        rows.append((case, f"{len(taken):,}", *(f"{each:.2f}" for each in numbers.values())))
+        stored |= {f"{case}, {name}": round(each, 3) for name, each in numbers.items()}
+    if rows:
+        report.table("arrival to visibility, seconds", ("case", "files", "median", "p99", "worst"), rows)
+    report.store("many_sources", {"seconds": stored})
+
+
+def _whole_runs(case: str) -> list[tuple[str, float, float, float]]:
+    if case == "hundred":
+        return [*hundred("local"), *hundred("spark")]
+    return tables() if case == "tables" else []
+
+
+if __name__ == "__main__":
+    main()
