@@ -242,15 +242,15 @@ class Loop:
             if not stop.is_overdue:
                 self.emit(events.Notice(*name, str(stopped)))
         except TidegateError as failure:
-            error = self._told_failure(name, failure)
+            error = self._tell_failure(name, failure)
         if stop.is_overdue and error is None:
-            error = self._told_failure(name, _overdue(name, source))
+            error = self._tell_failure(name, _overdue(name, source))
         report = self._tell(name, done, error, time.monotonic() - started)
         if done is not None:
             settle_attempts(bound, done.is_first, done.before, report, self.clock, done.unsaved)
         return report
 
-    def _told_failure(self, name: Name, failure: TidegateError) -> TidegateError:
+    def _tell_failure(self, name: Name, failure: TidegateError) -> TidegateError:
         """The failure of a pass without secrets, after telling it."""
         # Errors quote servers and drivers, and these quote what they were sent.
         mask = Mask.around(self.project)

@@ -199,7 +199,7 @@ def without_cycles(upstream: Mapping[Name, Iterable[Name]], order: Sequence[Name
     place = {name: at for at, name in enumerate(order)}
     reached: dict[Name, frozenset[Name]] = {}
 
-    def above(name: Name) -> frozenset[Name]:
+    def find_above(name: Name) -> frozenset[Name]:
         if name not in reached:
             seen: set[Name] = set()
             left = list(upstream.get(name, ()))
@@ -215,7 +215,7 @@ def without_cycles(upstream: Mapping[Name, Iterable[Name]], order: Sequence[Name
         name: frozenset(
             each
             for each in upstream.get(name, ())
-            if each in place and (name not in above(each) or place[each] < place[name])
+            if each in place and (name not in find_above(each) or place[each] < place[name])
         )
         for name in order
     }

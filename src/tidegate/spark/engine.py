@@ -251,7 +251,7 @@ class SparkEngine:
 
         report_to = listener.expect(receive, parts.active)
         try:
-            with self._beside_others():
+            with self._run_beside_others():
                 for number, results in self._job(parts.parts, report_to):
                     parts.take(number, results)
         # What was reported before the end counts; only the other groups are read again.
@@ -274,7 +274,7 @@ class SparkEngine:
     def _read(self, task: ReadTask, group: FileGroup) -> Iterable[GroupResult]:
         """Read the group; if that ends a worker, find out which files are to blame."""
         try:
-            with self._beside_others():
+            with self._run_beside_others():
                 return self._group(task, group)
         except WorkerEnded as ended:
             # The end of an executor ends the tasks of every job on it. Alone, a file cannot be blamed for its
@@ -285,7 +285,7 @@ class SparkEngine:
                 return tuple(self._bisect_failing_files(task, group, ended))
 
     @contextlib.contextmanager
-    def _beside_others(self) -> Iterator[None]:
+    def _run_beside_others(self) -> Iterator[None]:
         """While a job runs that those of this source and of all others may run beside."""
         with self._spark.turns.submit_beside_others(), self._turns.submit_beside_others():
             yield
