@@ -425,7 +425,8 @@ class BarProgress(SilentProgress):
         grid.add_column(no_wrap=True, overflow="ellipsis", max_width=24)
         grid.add_column(width=BAR_WIDTH)
         grid.add_column(no_wrap=True, overflow="ellipsis")
-        bars = self._bars.shown()
+        # The start of Spark is what all of them wait for.
+        bars = sorted(self._bars.shown(), key=lambda bar: bool(bar.about))
         chosen = bars if len(bars) <= MOST_BARS else [bar for bar in bars if not bar.tally.finished][:MOST_BARS]
         for bar in chosen:
             tally = bar.tally
@@ -435,7 +436,7 @@ class BarProgress(SilentProgress):
             drawn = ProgressBar(total=total, completed=done, width=BAR_WIDTH)
             grid.add_row(mark, Text(bar.about or "tidegate"), drawn, Text(bar.short_words()))
         if len(chosen) < len(bars):
-            grid.add_row(Text(" "), Text(f"{len(bars) - len(chosen)} others"), Text(""), Text(_count_others(bars)))
+            grid.add_row(Text(" "), Text(f"{len(bars) - len(chosen)} more"), Text(""), Text(_count_others(bars)))
         return grid
 
     @contextmanager

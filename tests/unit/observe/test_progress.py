@@ -245,3 +245,35 @@ def test_lines_are_written_above_the_bars_and_the_bars_come_back() -> None:
 def test_the_terminal_library_is_not_loaded_without_a_terminal() -> None:
     code = "import tidegate.observe.progress, tidegate.observe.logs, sys; sys.exit('rich' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_of_many_sources_those_at_work_have_a_line_and_the_rest_is_counted() -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=80, color_system=None)
+    view = BarProgress(console)
+    for number in range(30):
+        view(events.PollStarted(f"p{number}", "s", 0, 0))
+    for number in range(25):
+        state = "failed" if number == 3 else "Active"
+        view(ended(f"p{number}", state=state, failed=number == 3))
+    console.print(view.renderable())
+    lines = screen.getvalue().strip().splitlines()
+    assert len(lines) == 6
+    assert [f"p{number}/s" in line for number, line in zip(range(25, 30), lines, strict=False)] == [True] * 5
+    assert "25 more" in lines[-1]
+    assert "24 done, 1 failed" in lines[-1]
+
+
+def ended(pipeline: str, *, state: str, failed: bool) -> events.SourceFinished:
+    return events.SourceFinished(
+        pipeline,
+        "s",
+        state=state,
+        watermark=None,
+        source_files=0,
+        rows=0,
+        failed_files=0,
+        commits=0,
+        seconds=0.0,
+        failed=failed,
+    )
