@@ -116,7 +116,7 @@ LATER = ("not looked for: late files ", "partition_filter leaves out ")
 """How sentences begin that are said since the fixtures were made."""
 ELSEWHERE = ("a run that began at ",)
 """How sentences begin that are said of a run that died on another machine, or before this one was started."""
-LATER_KEYS = frozenset({"empty", "engine", "future_seals", "last_commit_at", "left_out", "requests_by_time"})
+LATER_KEYS = frozenset({"block", "empty", "engine", "future_seals", "last_commit_at", "left_out", "requests_by_time"})
 """Keys that are printed since then."""
 
 

@@ -33,13 +33,14 @@ from tidegate.config.normal_form import normal_form, set_types
 from tidegate.config.project import ProjectModel, project_problems, take_notes
 from tidegate.config.secrets import find_interpolated, find_secrets, with_variables
 from tidegate.config.work_units import MS_KEYS
-from tidegate.core.database_tables import BlockTable, DatabaseTable
+from tidegate.core.database_tables import BlockTable, DatabaseTable, fill_place
 from tidegate.errors import ConfigError
 from tidegate.specs.foreign import Foreign
 from tidegate.specs.masking import Mask, remember
 from tidegate.specs.project import PipelineSpec, ProjectSpec, TableBlock
 from tidegate.specs.table_block import TableRefusal
 from tidegate.storage.options import absolute_uri
+from tidegate.storage.stores import comparable_uri
 
 __all__ = ["expand", "json_schema", "load", "select", "show"]
 
@@ -169,7 +170,7 @@ def expand(
         )
         for block in project.blocks
     }
-    _check_names(project, tree, [each.pipeline for _, found in planned.values() for each in found])
+    planned = _refuse_claimed(project, tree, planned)
     mask = Mask.around(project)
     try:
         read = _read_tables(tree, planned, mask)
@@ -177,7 +178,7 @@ def expand(
         planned = _refuse_tables(tree, planned, mask, error)
         read = _read_tables(tree, planned, mask)
     own = {each.name: each for each in project.pipelines if each.block is None}
-    kept = [own[name] for name in read if name in own]
+    kept = list(own.values())
     for block, found in planned.values():
         gone = {(each.schema, each.name) for each in vanished.get(block.name, ())}
         for each in found:
@@ -226,16 +227,42 @@ def _refuse_tables(tree: FileTree, planned: _Planned, mask: Mask, error: ConfigE
     return found
 
 
-def _check_names(project: ProjectSpec, tree: FileTree, tables: Sequence[str]) -> None:
-    written = {name.lower(): name for name in tree.root.block("pipelines")}
-    wrong = [
-        f"{project.origin}: a table of a block would be the pipeline {name!r}, and the file has one that is called "
-        f"{written[name.lower()]!r}; rename it, or exclude the table"
-        for name in tables
-        if name.lower() in written
-    ]
-    if wrong:
-        raise ConfigError(tuple(wrong))
+def _refuse_claimed(project: ProjectSpec, tree: FileTree, planned: _Planned) -> _Planned:
+    """Refuse tables whose name or place belongs to a pipeline of the file, or to a table of another block.
+
+    Two tables of a database in one place would overwrite each other's rows; those of one block are refused already.
+    """
+    owners: dict[str, set[str]] = {}
+    for written in project.pipelines:
+        if written.block is None:
+            owners.setdefault(f"name {written.name.lower()}", set()).add(written.name)
+            owners.setdefault(f"place {_place_of(written)}", set()).add(written.name)
+    made = {each.pipeline: refuse_pipeline(block, each) for block, found in planned.values() for each in found}
+    for name, (_, found) in planned.items():
+        for each in found:
+            owners.setdefault(f"name {each.pipeline.lower()}", set()).add(name)
+            if each.refused is None:
+                owners.setdefault(f"place {_place_of(made[each.pipeline], each.table)}", set()).add(name)
+
+    def check(each: BlockTable) -> BlockTable:
+        place = _place_of(made[each.pipeline], each.table)
+        for claim, what in ((f"name {each.pipeline.lower()}", "name"), (f"place {place}", "place")):
+            if each.refused is None and len(owners.get(claim, ())) > 1:
+                others = ", ".join(sorted(owners[claim]))
+                problem = f"{each.table.full_name}: its {what} is wanted more than once, by {others}"
+                remedy = "exclude it, or let sink.table_uri keep the tables of each apart"
+                return replace(each, refused=TableRefusal(problem, remedy))
+        return each
+
+    return {name: (block, tuple(map(check, found))) for name, (block, found) in planned.items()}
+
+
+def _place_of(pipeline: PipelineSpec, table: DatabaseTable | None = None) -> str:
+    """The place of a table, as it is compared; its name in a catalog, if it has one, may be a pattern of a block."""
+    name = pipeline.sink.name
+    if name is not None:
+        return (name if table is None else fill_place(name, table)).lower()
+    return comparable_uri(pipeline.sink.table.uri).lower()
 
 
 def _error(origin: str, problems: list[Problem]) -> ConfigError:

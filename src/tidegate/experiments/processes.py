@@ -1,5 +1,7 @@
 """Rounds with real processes: several work on one scratch table at once, and most of them are killed.
 
+Each reads three sources side by side, which share the files and the table.
+
 Half of the kills hit a failpoint, half a random moment; with Spark they hit the driver first and everything else right
 after. In between files arrive, and others append and compact. The workers' course depends on the machine, so a seed
 repeats the plan of a round, not its course.
@@ -26,6 +28,7 @@ from tidegate.experiments.rounds import (
     COLUMNS,
     NOW,
     RUN_AGAIN,
+    SHARES,
     NotExactlyOnce,
     Runner,
     ScratchRound,
@@ -44,7 +47,7 @@ def work(task: Mapping[str, Any]) -> int:
     """Run the passes of a worker: 0 if all succeeded, else the code of the error, which goes to standard error."""
     failpoints.arm(task["failpoints"])
     place = Location(task["uri"], Options(task["options"]))
-    project = scratch_project(place, columns=task["columns"], checkpoint_every=task["checkpoint_every"])
+    project = scratch_project(place, columns=task["columns"], checkpoint_every=task["checkpoint_every"], shares=SHARES)
     running = Loop(project, InProcessEngine(), 2, clock=lambda: NOW)
     for _ in range(task["passes"]):
         for source in running.once(project.pipelines).sources:
@@ -120,7 +123,7 @@ class KillRound(ScratchRound):
         if self._evidence.table_exists:
             self._evidence.append(2)
             self._evidence.compact()
-        project = scratch_project(self._place, columns=self._columns)
+        project = scratch_project(self._place, columns=self._columns, shares=SHARES)
         Runner(project, self._tally, timedelta(0)).bring_everything()
         self._evidence.compare()
 
@@ -156,7 +159,7 @@ class SparkRound(ScratchRound):
         fields = [{"name": "id", "type": "int64", "nullable": False}, {"name": "text", "type": "string"}]
         source = {"source_uri": f"{self._place.uri}/source", "use_watermark": True, "poll_interval_secs": 1}
         pipeline = {
-            "source": {**source, **options},
+            "sources": {name: {**source, **options, "pattern": glob} for name, glob in SHARES.items()},
             "schema": {"fields": fields},
             "sink": {"table_uri": f"{self._place.uri}/table", **options},
         }

@@ -24,7 +24,7 @@ import random
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -149,20 +149,31 @@ _BAD = 0.03
 _TRIES = 5
 
 
+SHARES = {"default": "*[0-3].ndjson*", "second": "*[4-6].ndjson*", "third": "*[7-9].ndjson*"}
+"""Sources that share the files between them, by the last digit of their names, and read them side by side."""
+
+
 def scratch_project(
-    place: Location, *, columns: int = 0, filtered: bool = False, checkpoint_every: int = 3
+    place: Location,
+    *,
+    columns: int = 0,
+    filtered: bool = False,
+    checkpoint_every: int = 3,
+    shares: Mapping[str, str | None] | None = None,
 ) -> ProjectSpec:
     """A pipeline from ``source`` into ``table``, both below ``place``, with ``columns`` extra columns.
 
     ``filtered`` limits the first run to the last two days, so that a source with only older files begins by recording
-    that bound.
+    that bound. ``shares``: several sources, each with the files of a pattern.
     """
     bound = PartitionFilter("date=%Y-%m-%d", lookback=2) if filtered else None
-    source = PathSource("default", _location_below(place, "source"), partition_filter=bound)
+    files = _location_below(place, "source")
+    named = shares or {"default": None}
+    sources = tuple(PathSource(name, files, glob, partition_filter=bound) for name, glob in named.items())
     more = tuple(FieldSpec(f"extra{number}", "string") for number in range(columns))
     fields = (FieldSpec("id", "int64", nullable=False), FieldSpec("text", "string"), *more)
     sink = SinkSpec(_location_below(place, "table"), delta_checkpoint_interval=checkpoint_every)
-    return ProjectSpec("chaos", (PipelineSpec("chaos", (source,), SchemaSpec(fields), sink),))
+    return ProjectSpec("chaos", (PipelineSpec("chaos", sources, SchemaSpec(fields), sink),))
 
 
 def _location_below(place: Location, name: str) -> Location:

@@ -124,7 +124,7 @@ def commit_together(members: Sequence[Member]) -> tuple[Position, ...]:
     name = lead.attempts()
     written = [_write_document(member, name) for member in members]
     try:
-        with lead.turn:
+        with lead.turn():
             attempt = Attempt(written, adds, lead.pace.start())
             entry = attempt.run()
     except CommitLost:

@@ -164,7 +164,7 @@ class TableContext:
     properties of the table. ``polls``: the number of polls of the source, for the mirror. ``payers``: who pays debts of
     which ``kind``; ``owed``: the debts of every commit that moves the state. ``second_mirror``: where else to write the
     mirror. ``foreign``: whose traces stop a first run. ``describe``: the name and the watermark of a recorded state,
-    for the ledger. ``turn``: held while a commit is sent, so that the sources of one run that share the table do not
+    for the ledger. ``turn``: entered while a commit is sent, so that the sources of one run that share the table do not
     contest its log between themselves; nothing of the protocol depends on it.
     """
 
@@ -185,7 +185,7 @@ class TableContext:
     describe: Describe = describe_state
     emit: Emit = ignore
     attempts: Callable[[], str] = lambda: str(uuid4())
-    turn: AbstractContextManager[object] = field(default_factory=nullcontext)
+    turn: Callable[[], AbstractContextManager[object]] = nullcontext
 
     @property
     def log(self) -> DeltaLog:

@@ -172,12 +172,12 @@ def bind(
     parallelism: int = 1,
     emit: Emit = ignore,
     pace: Pace | None = None,
-    turn: AbstractContextManager[object] | None = None,
+    turn: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> TrackedSource:
     """Create the clients; sends nothing yet. ``pace`` replaces the project's time limits of commits.
 
-    ``turn`` is held while a commit is sent; sources of one table share it. :class:`SourceError` for a table of a block
-    that is refused.
+    ``turn`` is entered while a commit is sent; sources of one table share it. :class:`SourceError` for a table of a
+    block that is refused.
     """
     if pipeline.refused is not None:
         raise SourceError(pipeline.refused.problem, pipeline.refused.remedy)
@@ -199,7 +199,7 @@ def bind(
         describe=partial(_describe, tracker),
         pace=pace,
         emit=emit,
-        turn=turn or nullcontext(),
+        turn=turn,
     )
     positions = PositionStore(site).with_copy(_copy(project, site.key, tracker))
     limits = [limit for limit in (pipeline.max_concurrent_files, project.total_concurrency) if limit]

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tidegate.core.columns.planner import (
@@ -58,6 +59,7 @@ from tidegate.runs.checks import check_source, collect_checks
 from tidegate.runs.engine import ColumnRows
 from tidegate.runs.pass_ import Lane, Pass
 from tidegate.runs.replay_record import replay_source
+from tidegate.runs.schedule import give_place
 from tidegate.runs.tracker import (
     AnySource,
     Backlog,
@@ -318,7 +320,8 @@ class ColumnWalk:
 
         With a safety lag every source is asked first: younger values must not be among the rows.
         """
-        with connection_slots(self._source.source.read, self._run.stop) as self._slots:
+        stop = self._run.stop
+        with connection_slots(self._source.source.read, stop, partial(give_place, stop)) as self._slots:
             return self._go(position)
 
     def _go(self, position: Position) -> Position:

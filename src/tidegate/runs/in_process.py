@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from tidegate.core.columns.predicates import RowFilter, matches, predicate
 from tidegate.core.dialects.dialect import SPARK
 from tidegate.core.files.plan import FileGroup
-from tidegate.errors import SourceError
+from tidegate.errors import RunStopped, SourceError
 from tidegate.formats.excel import WorkbookScan, infer_workbooks, workbooks_of
 from tidegate.protocol.delta import pin_table
 from tidegate.protocol.table import arrow_schema
@@ -102,7 +102,7 @@ class InProcessEngine:
 
     def for_pass(self, source: str, stop: threading.Event, admission: Admission) -> Self:
         """This engine; a task under way ends by itself, the pass begins no other."""
-        self._pass.admit = partial(admission.admit, source)
+        self._pass.admit = partial(admission.admit, source, stop.is_set)
         return self
 
     def catalog(self) -> None:
@@ -120,7 +120,9 @@ class InProcessEngine:
         """Tasks that run here, one whenever somebody waits for it."""
 
         def read(task: ReadTask, group: FileGroup) -> tuple[GroupResult, ...]:
-            with getattr(self._pass, "admit", nullcontext)():
+            with getattr(self._pass, "admit", partial(nullcontext, True))() as admitted:
+                if not admitted:
+                    raise RunStopped("stopped while the tasks of other sources were running")
                 return self.read(task, group, hear)
 
         return SerialTasks(read)

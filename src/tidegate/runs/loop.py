@@ -35,6 +35,7 @@ from tidegate.runs.schedule import (
     PassStop,
     PassThreads,
     find_upstream,
+    take_turn,
     without_cycles,
 )
 from tidegate.runs.staged import stage
@@ -161,10 +162,10 @@ class Loop:
                     self._begin(threads, *sources[waiting.pop(0)])
                 soon = due[waiting[0]] - now if waiting and threads.has_room else LOOK_SECS
                 ended = threads.wait(min(LOOK_SECS, soon))
-                if ended is None or ended.name == _COMPARISON:
+                if ended is None or (ended.name == _COMPARISON and ended.error is None):
                     continue
-                source = sources[ended.name][1]
                 latest = self._result_of(ended, threads)
+                source = sources[ended.name][1]
                 total[ended.name] = _add_pass(total.get(ended.name), latest)
                 # Random, so that processes with equal intervals do not always ask a storage at the same moment.
                 pause = source.poll_interval_secs + jitter() * self.project.jitter_of(source.poll_interval_secs)
@@ -269,7 +270,8 @@ class Loop:
         if name not in self._sources:
             with self._lock:
                 turn = self._turns.setdefault(comparable_uri(pipeline.sink.table.uri), threading.Lock())
-            bound = bind(self.project, pipeline, source, self.parallelism, self.emit, self.pace, turn)
+            enter = partial(take_turn, turn, self.stop)
+            bound = bind(self.project, pipeline, source, self.parallelism, self.emit, self.pace, enter)
             # Only file sources may be staged: the configuration refuses it for others.
             self._sources[name] = stage(bound) if pipeline.delivery is Delivery.STAGED and is_files(bound) else bound
         return self._sources[name]

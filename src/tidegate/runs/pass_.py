@@ -25,6 +25,7 @@ from tidegate.protocol.follow_ups import WorkArea, new_work_area, remove_work
 from tidegate.protocol.position import Attempts, Position, utc_now
 from tidegate.reports.status import FailedUnit
 from tidegate.runs.engine import Engine, WaitingFrame
+from tidegate.runs.schedule import give_place
 from tidegate.runs.tracker import AnySource, Clock, PassRules, Walk
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 60.0
@@ -212,9 +213,10 @@ class Pass:
         # By connection: its limit is that of all its sources together, and each of them would use up the whole.
         server = request.connection or urlsplit(request.url).netloc
         turn = self.shared.setdefault(f"turn of {server}", threading.Lock())
-        while not turn.acquire(timeout=SHORTEST_PAUSE):
-            if self.stop.is_set():
-                raise RunStopped(f"stopped while another source had its turn with {server}")
+        with give_place(self.stop):
+            while not turn.acquire(timeout=SHORTEST_PAUSE):
+                if self.stop.is_set():
+                    raise RunStopped(f"stopped while another source had its turn with {server}")
         try:
             yield
         finally:

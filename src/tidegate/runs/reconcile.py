@@ -384,8 +384,9 @@ class ScheduledReconciling:
         # A comparison is a service of the continuous run, whose loading must go on.
         except (TidegateError, OSError, sqlite3.Error) as error:
             self.emit(events.Notice("", "", f"the scheduled comparison could not be made: {error}"))
-        # After a failure too: a listing of hours that fails must not begin again at once.
-        self._last = time.monotonic()
+        finally:
+            # After a failure too: a listing of hours that fails must not begin again at once.
+            self._last = time.monotonic()
 
     def _compare(self) -> None:
         mine, every = self.sources()

@@ -10,7 +10,8 @@ from __future__ import annotations
 import contextvars
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Generic, Self, TypeVar
@@ -28,10 +29,16 @@ LEFT_BEHIND_SECS = 60.0
 """Seconds after which a pass that was told to stop is no longer waited for."""
 
 
+TURN_SECS = 60.0
+"""Seconds for which a commit waits for those of other sources; then it meets them in the log."""
+
+
 class PassStop(threading.Event):
     """Tells one pass to stop: because the whole run stops, or because this pass took too long."""
 
     is_overdue = False
+    takes_place = True
+    """Whether the pass counts among those at once; not while it waits for others of its server."""
 
     def __init__(self, run: threading.Event) -> None:
         super().__init__()
@@ -70,6 +77,34 @@ class Ended(Generic[Result]):
         return self.result is None and self.error is None
 
 
+@contextmanager
+def give_place(stop: threading.Event) -> Iterator[None]:
+    """While a pass waits for another: it takes no place from those that could work meanwhile."""
+    # As it is: the pass of a command has no place to give.
+    if not isinstance(stop, PassStop):
+        yield
+        return
+    stop.takes_place = False
+    try:
+        yield
+    finally:
+        stop.takes_place = True
+
+
+@contextmanager
+def take_turn(lock: threading.Lock, stop: threading.Event) -> Iterator[None]:
+    """Hold ``lock`` while inside, if it is free soon; neither a holder that hangs nor the end of a run stops others."""
+    until = time.monotonic() + TURN_SECS
+    while not (held := lock.acquire(timeout=LOOK_SECS)):
+        if stop.is_set() or time.monotonic() >= until:
+            break
+    try:
+        yield
+    finally:
+        if held:
+            lock.release()
+
+
 class PassThreads(Generic[Result]):
     """Threads for passes, used by one thread. ``most`` passes have room at once; ``stop`` ends all of them."""
 
@@ -86,7 +121,7 @@ class PassThreads(Generic[Result]):
     @property
     def has_room(self) -> bool:
         """Whether another pass may begin."""
-        return sum(each.counts for each in self._running.values()) < self._most
+        return sum(each.counts and each.stop.takes_place for each in self._running.values()) < self._most
 
     @property
     def is_empty(self) -> bool:
@@ -180,12 +215,13 @@ def find_upstream(pipelines: Sequence[PipelineSpec]) -> dict[Name, frozenset[Nam
     """For each source, the sources of other pipelines that write what it reads."""
     writers: dict[str, set[Name]] = {}
     for pipeline in pipelines:
-        for place in _places(pipeline.sink.table.uri, pipeline.sink.name):
+        named = (pipeline.sink.table.uri, pipeline.sink.name)
+        for place in (_place(each) for each in named if each is not None):
             writers.setdefault(place, set()).update((pipeline.name, each.name) for each in pipeline.sources)
     return {
         (pipeline.name, source.name): frozenset(
             name
-            for place in _places(source.uri, getattr(source.read, "name", None))
+            for place in map(_place, source.tables_read)
             for name in writers.get(place, ())
             if name[0] != pipeline.name
         )
@@ -221,6 +257,6 @@ def without_cycles(upstream: Mapping[Name, Iterable[Name]], order: Sequence[Name
     }
 
 
-def _places(uri: str, name: str | None) -> tuple[str, ...]:
-    """What a table is known by: its place, and its name in the catalog."""
-    return (comparable_uri(uri), *(() if name is None else (f"name {name.lower()}",)))
+def _place(table: str) -> str:
+    """An address, or a name in a catalog, as it is compared."""
+    return comparable_uri(table) if "/" in table else table.lower()

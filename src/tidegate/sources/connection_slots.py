@@ -7,8 +7,8 @@ part of what they need would wait for each other.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -62,6 +62,7 @@ class ConnectionSlots:
 
     _pool: _Pool | None = None
     _stop: threading.Event | None = None
+    _waiting: Callable[[], AbstractContextManager[object]] = nullcontext
     _taken: int = 0
 
     def resize(self, wanted: int) -> None:
@@ -69,7 +70,8 @@ class ConnectionSlots:
         if self._pool is None or min(wanted, self._pool.size) == self._taken:
             return
         self.release()
-        self._taken = self._pool.take(wanted, self._stop)
+        with self._waiting():
+            self._taken = self._pool.take(wanted, self._stop)
 
     def release(self) -> None:
         """Give back all slots; the connections are closed."""
@@ -79,15 +81,19 @@ class ConnectionSlots:
 
 
 @contextmanager
-def connection_slots(read: object, stop: threading.Event | None = None) -> Iterator[ConnectionSlots]:
+def connection_slots(
+    read: object,
+    stop: threading.Event | None = None,
+    waiting: Callable[[], AbstractContextManager[object]] = nullcontext,
+) -> Iterator[ConnectionSlots]:
     """Hold a slot for a connection to the database of ``read``; any other read, or one without a limit, needs none.
 
-    Waits for reads that hold the slots; :class:`RunStopped` if ``stop`` is set meanwhile.
+    Waits, inside ``waiting``, for reads that hold the slots; :class:`RunStopped` if ``stop`` is set meanwhile.
     """
     if not isinstance(read, JdbcRead) or read.max_connections is None:
         yield ConnectionSlots()
         return
-    slots = ConnectionSlots(_pool_of(read, read.max_connections), stop)
+    slots = ConnectionSlots(_pool_of(read, read.max_connections), stop, waiting)
     try:
         slots.resize(1)
         yield slots

@@ -93,6 +93,7 @@ class SharedSession:
         self._mask = mask
         self._refusal: tuple[float, EnvironmentProblem] | None = None
         self._lock = threading.Lock()
+        self._is_closed = False
         self._thread = threading.local()
         self.session: SparkSession | None = None
         self.is_ours = False
@@ -104,6 +105,8 @@ class SharedSession:
         """The running session, started on first use."""
         # One thread starts it, and the others wait for that instead of starting another.
         with self._lock:
+            if self._is_closed:
+                raise RunStopped("the run is over, and its Spark session with it")
             if self.session is None:
                 self.session = take_session(self._spec) or self._start()
             return self.session
@@ -141,7 +144,8 @@ class SharedSession:
                 listen(session)
 
     def close(self) -> None:
-        """Stop the session, if it was started here."""
+        """Stop the session, if it was started here; a pass that was left behind starts no other."""
+        self._is_closed = True
         if self.listener is not None:
             self.listener.close()
             self.listener = None
@@ -277,12 +281,22 @@ class SparkEngine:
             with self._run_beside_others():
                 return self._group(task, group)
         except WorkerEnded as ended:
-            # The end of an executor ends the tasks of every job on it. Alone, a file cannot be blamed for its
-            # neighbour. A worker that ends does harm only to itself: other sources need not wait.
-            turns = self._spark.turns if ended.executor_lost else self._turns
-            with turns.run_alone():
+            # The end of an executor ends the tasks of every job on it, and memory is taken by all. Alone, a file cannot
+            # be blamed for its neighbour. A worker that crashed did so by itself: other sources need not wait.
+            with self._run_alone(ended):
                 self._check_workers(task)
                 return tuple(self._bisect_failing_files(task, group, ended))
+
+    @contextlib.contextmanager
+    def _run_alone(self, ended: WorkerEnded) -> Iterator[None]:
+        """While jobs run that no other may run beside: of this source, or of any."""
+        with contextlib.ExitStack() as stack:
+            if ended.by_itself:
+                stack.enter_context(self._turns.run_alone())
+                stack.enter_context(self._spark.turns.submit_beside_others())
+            else:
+                stack.enter_context(self._spark.turns.run_alone())
+            yield
 
     @contextlib.contextmanager
     def _run_beside_others(self) -> Iterator[None]:

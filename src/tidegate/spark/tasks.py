@@ -122,15 +122,19 @@ _SIGNALS = {
 
 
 class WorkerEnded(TidegateError):
-    """A process ended while it ran a task; ``how`` says as much as is known."""
+    """A process ended while it ran a task; ``how`` says as much as is known.
 
-    def __init__(self, how: str, *, executor_lost: bool = False) -> None:
+    ``by_itself``: it crashed, and was not killed for lack of memory, or with its executor.
+    """
+
+    def __init__(self, how: str, *, by_itself: bool = False, executor_lost: bool = False) -> None:
         super().__init__(f"Spark gave up on a task: it ended the worker ({how})", "nothing of it was committed")
         self.how = how
+        self.by_itself = by_itself
         self.executor_lost = executor_lost
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(WorkerEnded, executor_lost=self.executor_lost), (self.how,)
+        return partial(WorkerEnded, by_itself=self.by_itself, executor_lost=self.executor_lost), (self.how,)
 
 
 def worker_ended(error: Exception) -> WorkerEnded | None:
@@ -140,7 +144,7 @@ def worker_ended(error: Exception) -> WorkerEnded | None:
         fatal = _FATAL.search(text)
         if fatal is None:
             return WorkerEnded("it was killed or vanished, most often for lack of memory")
-        return WorkerEnded(_SIGNALS.get(fatal[1].strip(), fatal[1].strip()[:200]))
+        return WorkerEnded(_SIGNALS.get(fatal[1].strip(), fatal[1].strip()[:200]), by_itself=True)
     lost = _LOST.search(text)
     return None if lost is None else WorkerEnded(f"its executor was lost: {lost[1].strip()[:200]}", executor_lost=True)
 
@@ -257,7 +261,7 @@ TASK_BYTES = 128 * 1024 * 1024
 """The total size of the groups of one task; a larger one is a task of its own."""
 
 ALONE_SECONDS = 10.0
-"""How long a job that is to run alone waits for the end of the others."""
+"""How long a job that is to run alone waits for the end of the others, and new ones wait for its own."""
 
 _OPENING = 64 * 1024
 _CANCEL_SECONDS = 20.0
@@ -544,7 +548,8 @@ class Turns:
     def submit_beside_others(self) -> Iterator[None]:
         """While a job runs that others may run beside."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._alone)
+            # Not for ever: what runs alone may take hours, or hang, and others must not wait for that.
+            self._changed.wait_for(lambda: not self._alone, ALONE_SECONDS)
             self._running += 1
         try:
             yield

@@ -124,6 +124,11 @@ class ReadFacts:
     __slots__ = ()
 
     @property
+    def tables_read(self) -> tuple[str, ...]:
+        """Addresses and names of Delta tables that it reads; none unless it says so."""
+        return ()
+
+    @property
     def request(self) -> JdbcRead | HttpRead | None:
         """What is asked of a database or a server; None for tables, files and functions."""
         return None
@@ -257,6 +262,11 @@ class TableRead(ReadFacts):
     @property
     def type_name(self) -> str:
         return self.format.value
+
+    @property
+    def tables_read(self) -> tuple[str, ...]:
+        """The table, by its address and its name in a catalog."""
+        return (self.uri, *(() if self.name is None else (self.name,)))
 
     @property
     def uri(self) -> str:
@@ -565,6 +575,11 @@ class ColumnSource:
         Checked("function"),
         Key("module:function that chooses the window of the table to replace, within what was read."),
     ] = None
+
+    @property
+    def tables_read(self) -> tuple[str, ...]:
+        """Addresses and names of the tables that it reads."""
+        return self.read.tables_read
 
     @property
     def uri(self) -> str:

@@ -137,6 +137,11 @@ class PathSource:
     apart: tuple[str, ...] = ()
 
     @property
+    def tables_read(self) -> tuple[str, ...]:
+        """None: files of tables are not read."""
+        return ()
+
+    @property
     def uri(self) -> str:
         """The prefix that holds the files."""
         return self.location.uri

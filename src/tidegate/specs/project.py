@@ -50,6 +50,10 @@ class SourceSpec(Protocol):
         """What is asked of a database, a server, a table or a function; None for files, which tasks read."""
 
     @property
+    def tables_read(self) -> tuple[str, ...]:
+        """Addresses and names of Delta tables that it reads; another pipeline may write them."""
+
+    @property
     def request(self) -> Any | None:
         """What is asked of a database or a server by a connection; None where there is none."""
 

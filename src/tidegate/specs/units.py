@@ -355,6 +355,11 @@ class UnitSource:
     ] = None
 
     @property
+    def tables_read(self) -> tuple[str, ...]:
+        """The tables from which the units come."""
+        return tuple(each.location.uri for each in self.inputs)
+
+    @property
     def uri(self) -> str:
         """What the source is, without anything secret: for identities and messages."""
         return self.read.uri

@@ -94,10 +94,23 @@ def test_what_is_shown_is_the_block_and_means_itself() -> None:
     assert expand(again, {"shop": (ORDERS, VIEW)}, {}).pipelines == project(CONFIG, ORDERS, VIEW).pipelines
 
 
-def test_a_pipeline_of_the_file_may_not_have_the_name_of_a_table() -> None:
+def test_a_table_with_the_name_or_the_place_of_a_pipeline_of_the_file_is_refused() -> None:
     own = "  shop.public.ORDERS: {source: {connection: shop, table: x}, sink: {table_uri: y, load_type: overwrite}}\n"
-    with raises(ConfigError, "'shop.public.orders' … 'shop.public.ORDERS' … exclude"):
-        project(CONFIG + own)
+    found = project(CONFIG + own, ORDERS)
+    assert found.pipeline("shop.public.ORDERS").refused is None
+    refused = found.pipeline("shop.public.orders").refused
+    assert refused is not None
+    check_names(refused, "public.orders … name … shop … shop.public.ORDERS … exclude")
+
+
+def test_tables_of_two_blocks_never_share_a_place() -> None:
+    """Both would merge by their own keys, and overwrite each other's rows."""
+    second = CONFIG[CONFIG.rindex("  shop:\n") :].replace("  shop:\n", "  copy:\n", 1)
+    found = expand(load(CONFIG + second, env=ENV), {"shop": (ORDERS,), "copy": (ORDERS,)}, {})
+    tables = {each.name: each.refused for each in found.pipelines if each.block is not None}
+    assert set(tables) == {"shop.public.orders", "copy.public.orders"}
+    for refused in tables.values():
+        check_names(refused, "public.orders … place … copy … shop")
 
 
 def test_a_table_that_no_configuration_can_name_is_refused_alone() -> None:

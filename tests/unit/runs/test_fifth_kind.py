@@ -47,6 +47,7 @@ class CounterSource:
     path: Path
     poll_interval_secs: int = 60
     max_pass_secs: int | None = None
+    tables_read: tuple[str, ...] = ()
     takes_turns: bool = False
     read: str = "the number"
 
