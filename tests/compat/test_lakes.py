@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,6 +20,8 @@ from compat.make_fixtures import check, seen, server, taken
 from compat.scenarios import SCENARIOS, TEXT_TIME, Scenario
 from servers.api import Api
 from support.long_runs import LONG
+from tidegate.reports.run import SourceReport
+from tidegate.runs.schedule import PassThreads
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,6 +40,13 @@ def cases(*, spark: bool, made: bool = False) -> list[Any]:
     if made:
         chosen = [each for each in chosen if each.name not in MADE_OTHERWISE and (LONG or not each.is_long)]
     return [pytest.param(each, id=each.name) for each in chosen]
+
+
+@pytest.fixture(autouse=True)
+def one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lakes were written when sources took turns: side by side, their commits have another order in the log."""
+    serial = partial(PassThreads[Any], 1)
+    monkeypatch.setattr("tidegate.runs.loop.PassThreads", {SourceReport: lambda most, stop: serial(stop)})
 
 
 @pytest.fixture
@@ -116,7 +126,9 @@ LATER = ("not looked for: late files ", "partition_filter leaves out ")
 """How sentences begin that are said since the fixtures were made."""
 ELSEWHERE = ("a run that began at ",)
 """How sentences begin that are said of a run that died on another machine, or before this one was started."""
-LATER_KEYS = frozenset({"block", "empty", "engine", "future_seals", "last_commit_at", "left_out", "requests_by_time"})
+LATER_KEYS = frozenset(
+    {"block", "empty", "engine", "future_seals", "last_commit_at", "left_out", "requests_by_time", "vanished"}
+)
 """Keys that are printed since then."""
 
 

@@ -193,6 +193,8 @@ def test_a_database_that_is_away_fails_its_block_and_no_other_pipeline(shop: Sho
     assert outcomes(report) == {"files": 1, "shop": None}
     (error,) = (each.error for each in report.sources if each.error)
     assert error.startswith("connection 'shop': the database refused: ")
+    (one,) = tidegate.run(shop.config, "shop.public.orders").sources
+    assert one.error == error
     (checked,) = (each for each in tidegate.doctor(shop.config) if each.name == "source shop/default")
     assert (checked.verdict, checked.detail) == ("fail", error.split(" - ")[0])
     assert shop.connection["password"] not in str(report)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import tidegate
-from support.errors import check_names
+from support.errors import check_names, raises
 from tidegate import ProjectSpec, RunReport, load
 from tidegate.observe import events
 from tidegate.runs import schedule
@@ -245,3 +245,9 @@ def test_what_no_pass_should_raise_reaches_the_caller_once_the_others_have_stopp
     spec = project.spec
     with pytest.raises(ZeroDivisionError):
         Loop(spec, Broken(), 1).once(spec.pipelines)
+
+
+def test_a_continuous_run_cannot_fail_fast(project: Project) -> None:
+    project.files("files")
+    with raises(tidegate.ConfigError, "--fail-fast", "continuous"):
+        tidegate.run(project.spec, mode="continuous", fail_fast=True)

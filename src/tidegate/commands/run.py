@@ -50,9 +50,15 @@ def run(
     :class:`ConfigError` for a future moment, and in a continuous run.
     """
     _check_moment(now, mode)
+    if fail_fast and mode == "continuous":
+        raise ConfigError(("a continuous run goes on when a source fails; give only a single run --fail-fast",))
     flag = stop or threading.Event()
     project = on_engine(load_asking(config, pipeline=pipeline), engine)
-    chosen = [each for each in pipelines_of(project, pipeline) if not each.vanished]
+    named = pipelines_of(project, pipeline)
+    chosen = [each for each in named if not each.vanished]
+    if named and not chosen:
+        gone = ", ".join(each.name for each in named)
+        raise ConfigError((f"{project.origin}: no longer in the database: {gone}; what was read of it stays",))
     # A catalog describes and registers Delta tables only in a session with Delta.
     columns = [
         each

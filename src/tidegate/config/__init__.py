@@ -273,6 +273,9 @@ def _error(origin: str, problems: list[Problem]) -> ConfigError:
 def select(project: ProjectSpec, names: Sequence[str]) -> ProjectSpec:
     """The project with those pipelines alone that ``names`` has, by their own name or that of their block."""
     blocks = [each.name for each in project.blocks]
+    unlisted = [each for each in project.pipelines if each.block == each.name and each.refused is not None]
+    # Of a database that cannot be asked, every table stands for the block, which says why.
+    names = [next((each.name for each in unlisted if name.startswith(f"{each.name}.")), name) for name in names]
     # A block may have hundreds of tables: its own name stands for them in the list.
     allowed = [*blocks, *(each.name for each in project.pipelines if each.block is None)]
     known = [*blocks, *(each.name for each in project.pipelines)]
