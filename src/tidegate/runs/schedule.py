@@ -71,11 +71,6 @@ class Ended(Generic[Result]):
     result: Result | None = None
     error: BaseException | None = None
 
-    @property
-    def is_left_behind(self) -> bool:
-        """Whether its thread still runs."""
-        return self.result is None and self.error is None
-
 
 @contextmanager
 def give_place(stop: threading.Event) -> Iterator[None]:
