@@ -22,7 +22,7 @@ COMMIT = tuple(place for place in PLACES if place.startswith("state.") and "gath
 REACHED = tuple(
     place
     for place in ("runs.planned", "runs.read", "runs.commit.before", "runs.commit.after", *COMMIT)
-    if place.split(".")[1] in {"planned", "read", "commit", "document", "resolve", "done", "won", "mirror", "debt"}
+    if place.split(".")[1] in {"planned", "read", "commit", "document", "resolve", "done", "won", "mirror"}
 )
 
 
