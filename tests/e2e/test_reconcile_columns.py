@@ -18,7 +18,7 @@ from support.errors import raises
 from tidegate import show_watermarks
 from tidegate.core.columns.replay import ReplayState, decode, encode
 from tidegate.errors import CommitLost, TidegateError
-from tidegate.observe.events import Notice
+from tidegate.observe.events import Event, Notice
 from tidegate.runs.bind import bind
 from tidegate.runs.loop import Loop
 from tidegate.runs.pass_ import Pass
@@ -161,15 +161,15 @@ def test_a_source_that_the_configuration_does_not_have_stops_the_cleaning(lake: 
 def test_a_continuous_run_looks_for_orphans_too(lake: ColumnLake) -> None:
     orphan(lake)
     project = replace(lake.project, reconcile=ReconcileSpec(every=timedelta(0)))
-    running = Loop(project, InProcessColumnEngine(), 1, lake.seen.append)
 
-    def stop() -> float:
-        running.stop.set()
-        return 0.0
+    def stop_when_told(event: Event) -> None:
+        lake.seen.append(event)
+        if isinstance(event, Notice) and "that no commit names" in event.text:
+            running.stop.set()
 
-    running.continuously(project.pipelines, stop)
-    told = [each.text for each in lake.seen if isinstance(each, Notice)]
-    assert any("that no commit names" in each for each in told)
+    running = Loop(project, InProcessColumnEngine(), 1, stop_when_told)
+    running.continuously(project.pipelines)
+    assert running.stop.is_set()
     assert not any(each.name == "source_reconciled" for each in lake.seen)
 
 

@@ -184,7 +184,9 @@ class PipelineSpec:
 
     def is_named(self, name: str | None) -> bool:
         """Whether a command for ``name`` is for this pipeline: its own name, that of its block, or none."""
-        return name in (None, self.name, self.block)
+        # Of a database that cannot be asked there is only the block, which says why, whatever table is meant.
+        stands_for_all = self.refused is not None and self.block == self.name
+        return name in (None, self.name, self.block) or (stands_for_all and name.startswith(f"{self.name}."))
 
     @property
     def conflict(self) -> OnConflict:
