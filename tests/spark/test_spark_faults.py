@@ -69,7 +69,7 @@ def test_the_executor_was_killed_while_tasks_were_reading(cluster: Cluster) -> N
 def test_a_task_that_always_fails_ends_the_run_and_the_next_one_completes_it(cluster: Cluster) -> None:
     told, lake = cluster.told["given-up"], cluster.lakes["given-up"]
     assert "Spark gave up on a task: " in told["error"]
-    assert "0-2" in told["attempts"]
+    assert any(each.endswith("-2") for each in told["attempts"])
     assert lake.ids() == []
     assert cluster.orphans("given-up")
     assert lake.run().ok
