@@ -153,6 +153,8 @@ def test_failures_are_told_at_the_end_and_fail_fast_stops_the_others(project: Pr
     report = project.once(fail_fast=True)
     assert [each.pipeline for each in report.sources] == ["fails"]
     assert not report.ok
+    (told,) = (each.text for each in project.events if isinstance(each, events.Notice))
+    check_names(told, "after/default", "--fail-fast")
     assert not (project.folder / "lake" / "again").exists()
 
 

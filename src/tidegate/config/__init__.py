@@ -170,7 +170,7 @@ def expand(
         )
         for block in project.blocks
     }
-    planned = _refuse_claimed(project, tree, planned)
+    planned = _refuse_claimed(project, planned)
     mask = Mask.around(project)
     try:
         read = _read_tables(tree, planned, mask)
@@ -227,7 +227,7 @@ def _refuse_tables(tree: FileTree, planned: _Planned, mask: Mask, error: ConfigE
     return found
 
 
-def _refuse_claimed(project: ProjectSpec, tree: FileTree, planned: _Planned) -> _Planned:
+def _refuse_claimed(project: ProjectSpec, planned: _Planned) -> _Planned:
     """Refuse tables whose name or place belongs to a pipeline of the file, or to a table of another block.
 
     Two tables of a database in one place would overwrite each other's rows; those of one block are refused already.
@@ -244,17 +244,17 @@ def _refuse_claimed(project: ProjectSpec, tree: FileTree, planned: _Planned) -> 
             if each.refused is None:
                 owners.setdefault(f"place {_place_of(made[each.pipeline], each.table)}", set()).add(name)
 
-    def check(each: BlockTable) -> BlockTable:
+    def check(block: str, each: BlockTable) -> BlockTable:
         place = _place_of(made[each.pipeline], each.table)
         for claim, what in ((f"name {each.pipeline.lower()}", "name"), (f"place {place}", "place")):
-            if each.refused is None and len(owners.get(claim, ())) > 1:
-                others = ", ".join(sorted(owners[claim]))
-                problem = f"{each.table.full_name}: its {what} is wanted more than once, by {others}"
-                remedy = "exclude it, or let sink.table_uri keep the tables of each apart"
+            others = sorted(owners.get(claim, {block}) - {block})
+            if each.refused is None and others:
+                problem = f"{each.table.full_name} would have the same {what} as a table of {', '.join(others)}"
+                remedy = "exclude it, or choose a sink.table_uri that keeps them apart"
                 return replace(each, refused=TableRefusal(problem, remedy))
         return each
 
-    return {name: (block, tuple(map(check, found))) for name, (block, found) in planned.items()}
+    return {name: (block, tuple(check(name, each) for each in found)) for name, (block, found) in planned.items()}
 
 
 def _place_of(pipeline: PipelineSpec, table: DatabaseTable | None = None) -> str:

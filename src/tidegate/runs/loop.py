@@ -51,6 +51,7 @@ from tidegate.storage.stores import comparable_uri
 from tidegate.tasks.admission import Admission
 
 SHOWN_UNKNOWN_FIELDS = 10
+SHOWN_LEFT_OUT = 10
 SUMMED = ("files", "bytes", "rows", "commits", "staged", "bad_records", "dead_files", "work_units", "seconds")
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 WITHOUT_NATIVE = "tasks use the slower JSON reader: tidegate-native is installed here but not where they run"
@@ -131,7 +132,7 @@ class Loop:
                 if ended is not None:
                     reports[ended.name] = report = self._result_of(ended, threads)
                     if self.fail_fast and not _is_well(report):
-                        self.stop.set()
+                        self._give_up_others(ended.name, left, threads)
         complete = len(reports) == len(sources) and not self.stop.is_set()
         return _report([reports[name] for name in sources if name in reports], started, complete=complete)
 
@@ -172,6 +173,15 @@ class Loop:
                 # A source that takes minutes to fail would otherwise be due again at once.
                 due[ended.name] = (began[ended.name] if latest.error is None else time.monotonic()) + pause
         return _report([total[name] for name in sources if name in total], started, complete=True)
+
+    def _give_up_others(self, failed: Name, left: list[Name], threads: PassThreads[SourceReport]) -> None:
+        """Begin no other source, and stop those under way, because one failed."""
+        if left:
+            names = ", ".join("/".join(each) for each in left[:SHOWN_LEFT_OUT])
+            more = f" and {len(left) - SHOWN_LEFT_OUT} more" if len(left) > SHOWN_LEFT_OUT else ""
+            self.emit(events.Notice(*failed, f"it failed, so these are not read (--fail-fast): {names}{more}"))
+        left.clear()
+        threads.stop_all()
 
     def _begin(self, threads: PassThreads[Any], pipeline: PipelineSpec, source: SourceSpec) -> None:
         work = partial(self._pass, pipeline, source)

@@ -75,7 +75,7 @@ class Ended(Generic[Result]):
 @contextmanager
 def give_place(stop: threading.Event) -> Iterator[None]:
     """While a pass waits for another: it takes no place from those that could work meanwhile."""
-    # As it is: the pass of a command has no place to give.
+    # The pass of a command is the only one, and has no place to give.
     if not isinstance(stop, PassStop):
         yield
         return

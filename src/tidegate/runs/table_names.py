@@ -42,6 +42,9 @@ class TableNames:
         """The pipeline with the places of its tables; :class:`TableError` if a name is not what it was."""
         if not pipeline.has_names:
             return pipeline
+        # Without the lock: whoever knows the place must not wait for a catalog that is asked for another.
+        if pipeline.name in self._located:
+            return self._located[pipeline.name]
         with self._lock:
             if pipeline.name not in self._located:
                 catalog = self._open_catalog()

@@ -541,8 +541,7 @@ class Turns:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._running = 0
-        self._alone = False
+        self._running = self._alone = 0
 
     @contextmanager
     def submit_beside_others(self) -> Iterator[None]:
@@ -562,14 +561,14 @@ class Turns:
     def run_alone(self) -> Iterator[None]:
         """While jobs run that no other may run beside; waits until the others are done, but not for ever."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._alone)
+            self._changed.wait_for(lambda: not self._alone, ALONE_SECONDS)
             # Before the wait: no new job begins, so the running ones come to an end.
-            self._alone = True
+            self._alone += 1
             # A job of another source may hang, and must not hold up everybody else's: then it stays beside.
             self._changed.wait_for(lambda: not self._running, ALONE_SECONDS)
         try:
             yield
         finally:
             with self._changed:
-                self._alone = False
+                self._alone -= 1
                 self._changed.notify_all()

@@ -100,7 +100,7 @@ def test_a_table_with_the_name_or_the_place_of_a_pipeline_of_the_file_is_refused
     assert found.pipeline("shop.public.ORDERS").refused is None
     refused = found.pipeline("shop.public.orders").refused
     assert refused is not None
-    check_names(refused, "public.orders … name … shop … shop.public.ORDERS … exclude")
+    check_names(refused, "public.orders … name … shop.public.ORDERS … exclude")
 
 
 def test_tables_of_two_blocks_never_share_a_place() -> None:
@@ -109,8 +109,8 @@ def test_tables_of_two_blocks_never_share_a_place() -> None:
     found = expand(load(CONFIG + second, env=ENV), {"shop": (ORDERS,), "copy": (ORDERS,)}, {})
     tables = {each.name: each.refused for each in found.pipelines if each.block is not None}
     assert set(tables) == {"shop.public.orders", "copy.public.orders"}
-    for refused in tables.values():
-        check_names(refused, "public.orders … place … copy … shop")
+    check_names(tables["shop.public.orders"], "public.orders … place … copy")
+    check_names(tables["copy.public.orders"], "public.orders … place … shop")
 
 
 def test_a_table_that_no_configuration_can_name_is_refused_alone() -> None:
