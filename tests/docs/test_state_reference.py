@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from support.all_cases import for_all
+from tidegate.core.run_history import RunHistory
 
 TESTS = Path(__file__).parents[1]
 TEXT = (TESTS.parent / "docs/reference/state.md").read_text(encoding="utf-8")
@@ -61,6 +62,9 @@ def found() -> dict[str, set[str]]:
             keys["Notes beside the documents"] |= set(data)
         elif name.endswith((".meta.json", ".unit.json")):
             keys["Staged files"] |= set(data)
+    # Newer than any of the lakes.
+    keys["Notes beside the documents"] |= set(json.loads(RunHistory().to_bytes()))
+    keys["The state document"].add("run")
     return keys
 
 

@@ -14,7 +14,7 @@ from support.lake import Lake
 from support.unit_lake import SurveyLake, survey_lake
 from tidegate import plan, show_watermarks, status, unit, units
 from tidegate.observe import events
-from tidegate.observe.metrics import Health
+from tidegate.observe.metrics import HealthListener
 
 DECLARED = {"fields": [{"name": "id", "type": "int64"}, {"name": "at", "type": "timestamp"}]}
 
@@ -39,7 +39,7 @@ def test_work_units_that_all_fail_are_shown_and_counted_before_there_is_a_table(
     lake: SurveyLake, schema: dict[str, Any]
 ) -> None:
     lake.schema = schema
-    health = Health({("responses", "default"): 60.0})
+    health = HealthListener({("responses", "default"): 60.0})
     for _ in range(2):
         report = lake.run("02-21").sources[0]
         assert (len(report.failed_units), report.state, report.commits) == (4, "Initial", 0)

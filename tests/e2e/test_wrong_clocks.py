@@ -17,7 +17,7 @@ from tidegate import RunReport, SourceStatus, plan, status
 from tidegate.cli.main import cli
 from tidegate.core.files.state import PathState
 from tidegate.observe.events import FutureSealFound
-from tidegate.observe.metrics import Health, Metrics
+from tidegate.observe.metrics import HealthListener, Metrics
 from tidegate.observe.pages import RecordedPages
 from tidegate.runs.file_source import watermarks_of
 from tidegate.runs.in_process import InProcessEngine
@@ -121,7 +121,7 @@ def test_status_and_health_do_not_look_well(lake: Lake) -> None:
 
 def test_a_running_process_is_unhealthy_and_its_lag_grows(lake: Lake) -> None:
     time = [1000.0]
-    health, metrics = Health({("events", "default"): 60.0}, lambda: time[0]), Metrics(clock=lambda: time[0])
+    health, metrics = HealthListener({("events", "default"): 60.0}, lambda: time[0]), Metrics(clock=lambda: time[0])
     run(lake)
     for event in lake.seen:
         health(event)

@@ -17,7 +17,7 @@ from tidegate.commands.project import (
     pipelines_of,
 )
 from tidegate.errors import ConfigError
-from tidegate.observe.events import Emit, Notice, ignore
+from tidegate.observe.events import Emit, Notice, RunStarted, ignore
 from tidegate.observe.logs import one_at_a_time
 from tidegate.protocol.position import utc_now
 from tidegate.reports.run import RunReport
@@ -124,6 +124,7 @@ def run_on(
         fail_fast=fail_fast,
     )
     chosen = [each for each in pipelines_of(project, pipeline) if not each.vanished]
+    emit(RunStarted("", "", running.run_id, mode))
     with stops_on_signals(stop):
         if mode == "continuous":
             report = running.continuously([each.continuous() for each in chosen])
@@ -131,4 +132,4 @@ def run_on(
             report = running.once(chosen)
     blocks = {each.name: each.block for each in chosen}
     sources = tuple(replace(each, block=blocks.get(each.pipeline)) for each in report.sources)
-    return replace(report, engine=project.engine.value, sources=sources)
+    return replace(report, engine=project.engine.value, sources=sources, run=running.run_id)

@@ -6,16 +6,20 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from shlex import quote
 
 from tidegate.commands.project import Config, load, load_asking, on_engine, pipelines_of, sources_of
+from tidegate.core.health import TOLERATED_DEAD_LETTERS, Evidence, Health, HealthLevel, judge
+from tidegate.core.run_history import RunHistory
 from tidegate.errors import SourceError, TidegateError
 from tidegate.protocol.documents import Mirror
+from tidegate.protocol.run_record import read_history
 from tidegate.reports.plan import PlanReport, UnreadTable
 from tidegate.reports.status import SourceStatus, shown_state
 from tidegate.runs.presence import attempts_note, who_is_at_work
 from tidegate.runs.tracker import Backlog, Summary, TrackedSource
 from tidegate.specs.masking import Mask
-from tidegate.specs.project import OnConflict, PipelineSpec
+from tidegate.specs.project import OnConflict, PipelineSpec, ProjectSpec
 
 VANISHED = "it is no longer in the database; its table and its position are kept, and runs leave it alone"
 
@@ -67,11 +71,11 @@ def status(config: Config, pipeline: str | None = None) -> tuple[SourceStatus, .
     found = {
         (each.pipeline, each.source): each
         for one in located
-        for each in (status_of(bound, now) for bound in sources_of(project, one.name))
+        for each in (status_of(bound, now, project.origin) for bound in sources_of(project, one.name))
     }
     return Mask.around(project).deep(
         tuple(
-            _of_block(each, found.get((each.name, source.name)) or _report_unknown(each, source.name))
+            _of_block(each, found.get((each.name, source.name)) or _report_unknown(project, each, source.name))
             for each in chosen
             for source in each.sources
         )
@@ -85,7 +89,7 @@ def _of_block(pipeline: PipelineSpec, status: SourceStatus) -> SourceStatus:
     return replace(status, block=pipeline.block, vanished=pipeline.vanished, notes=notes)
 
 
-def _report_unknown(pipeline: PipelineSpec, source: str) -> SourceStatus:
+def _report_unknown(project: ProjectSpec, pipeline: PipelineSpec, source: str) -> SourceStatus:
     """A source of which nothing can be told: its table is refused, or Spark's catalog has to say where it lies."""
     told = f"it is not known yet where {pipeline.sink.shown} lies - run the pipeline once, or give its location"
     if pipeline.refused is not None:
@@ -93,7 +97,9 @@ def _report_unknown(pipeline: PipelineSpec, source: str) -> SourceStatus:
     blank = SourceStatus(
         pipeline.name, source, pipeline.sink.table.uri, "Unknown", None, 0, None, None, None, 0, 0, False, 0
     )
-    return replace(blank, error=told, table=pipeline.sink.name, backlog_known=False)
+    command = f"tidegate run {quote(project.origin)} -p {quote(pipeline.name)}"
+    health = Health(HealthLevel.UNKNOWN if pipeline.refused is None else HealthLevel.FAILING, told, command=command)
+    return replace(blank, error=told, table=pipeline.sink.name, backlog_known=False, health=health)
 
 
 def serve(
@@ -133,12 +139,17 @@ def plan_of(source: TrackedSource, now: datetime, *, accept_new_partitions: bool
     return plan if plan.position else plan.replace_fields(notes=(*plan.notes, *attempts_note(source)))
 
 
-def status_of(source: TrackedSource, now: datetime) -> SourceStatus:
-    """State of a source by its mirror or documents, its backlog, and who is at work on it."""
+def status_of(source: TrackedSource, now: datetime, config: str = "CONFIG") -> SourceStatus:
+    """State of a source by its mirror or documents, its backlog, how its last runs ended, and who is at work on it.
+
+    Commands that repair it name the file ``config``.
+    """
     recorded: Mirror | None = None
     committed: datetime | None = None
+    history = RunHistory()
     summary: Summary = source.tracker.summary(source.tracker.decode(None))
     try:
+        history = read_history(source.table_store, source.key)
         recorded = source.read_recorded()
         committed = source.last_commit_at(recorded)
         state = source.decode_recorded(recorded)
@@ -147,12 +158,49 @@ def status_of(source: TrackedSource, now: datetime) -> SourceStatus:
     # One source that cannot be read must not hide the others; what is known of it is shown all the same.
     except TidegateError as error:
         known = _status(source, recorded, committed, summary, Backlog(), now)
-        return replace(known, state="Unknown", lag_seconds=None, error=str(error))
+        known = replace(known, state="Unknown", lag_seconds=None, error=str(error))
+        return _with_health(known, history, config, source, now)
     known = _status(source, recorded, committed, summary, backlog, now)
     notes = () if known.version else attempts_note(source)
     if source.pipeline.conflict is not OnConflict.RACE:
         notes = (*notes, *who_is_at_work(source.table_store, source.key, now))
-    return replace(known, notes=(*known.notes, *notes))
+    return _with_health(replace(known, notes=(*known.notes, *notes)), history, config, source, now)
+
+
+def _with_health(
+    status: SourceStatus, history: RunHistory, config: str, source: TrackedSource, now: datetime
+) -> SourceStatus:
+    """The status with how the last runs ended, and the health that follows from all of it."""
+    last = history.last
+    last_data_at = history.last_data_at or status.last_commit_at
+    expect_every = source.source.expect_every
+    known = Evidence(
+        status.pipeline,
+        config,
+        problem=status.error,
+        outcome=None if last is None else last.outcome,
+        outcome_since=history.last_since,
+        error=None if last is None else last.error,
+        exit_code=0 if last is None else last.exit_code,
+        position=status.version,
+        failed_files=len(status.failed),
+        failed_units=0 if status.work_units is None else status.work_units.failed,
+        open_letters=status.open_letters,
+        tolerated_letters=TOLERATED_DEAD_LETTERS,
+        empty=status.empty,
+        sealed_ahead=bool(status.future_seals),
+        expect_every=expect_every,
+        last_data_at=last_data_at,
+        first_seen_at=history.first_at,
+    )
+    return replace(
+        status,
+        health=judge(known, now),
+        last_run=last,
+        last_success_at=history.last_success_at,
+        last_data_at=last_data_at,
+        expect_every_seconds=None if expect_every is None else expect_every.total_seconds(),
+    )
 
 
 def _status(

@@ -26,8 +26,9 @@ OWN_KEYS = ("watermark_operator", "watermark_filter", "watermark_window")
 """Keys that replace a part of the read by the user's own code."""
 NEEDS_COLUMNS = ("watermark_mode", "safety_lag", "future_tolerance", "null_watermark", "backward", *OWN_KEYS)
 """Keys of a source that have an effect only with ``watermark_columns``."""
+PACE_KEYS = ("poll_interval_secs", "max_pass_secs", "expect_every")
 COLUMN_KEYS = (
-    ("watermark_columns", "filter_expression", "source_timezone", "poll_interval_secs", "max_pass_secs"),
+    ("watermark_columns", "filter_expression", "source_timezone", *PACE_KEYS),
     (*NEEDS_COLUMNS, "timezone"),
 )
 """Keys of every column source in the order of ``config show``; the second half is for those with columns."""
@@ -101,7 +102,7 @@ class ColumnSourceModel(LookBackModel):
     step: ClassVar[str] = "<column source>"
     takes: ClassVar[Parts] = (
         part(ColumnSource, "watermark_columns:null_watermark", "watermark_operator:watermark_window"),
-        part(ColumnSource, "source_timezone:max_pass_secs"),
+        part(ColumnSource, "source_timezone:expect_every"),
     )
     configure: Annotated[ConfigureModel, Key("Another place for look-back keys and for the bounds of requests.")]
 

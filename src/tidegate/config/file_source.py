@@ -139,7 +139,7 @@ class SourceModel(Model):
         part(PathSource, "source_uri"),
         "use_watermark",
         part(PathSource, "pattern:exclude", "follow_links", "compression", "format:csv"),
-        part(PathSource, "poll_interval_secs:max_pass_secs", "max_attempts", "partition_filter"),
+        part(PathSource, "poll_interval_secs:expect_every", "max_attempts", "partition_filter"),
         "checkpoint",
         part(PathSource, "late_files:deep_listing_every", "max_islands"),
         part(Location, "storage_options"),

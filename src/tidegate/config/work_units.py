@@ -109,7 +109,7 @@ class UnitSourceModel(Model):
         "abstinent_period_days",
         part(UnitSource, "abstinent_period:time_column"),
         "replace",
-        part(UnitSource, "unit_column:max_pass_secs"),
+        part(UnitSource, "unit_column:expect_every"),
     )
     watermark: Annotated[
         tuple[WatermarkModel, ...], Key("The time range and the units; at most one of each.", old="ms.watermark")
@@ -181,6 +181,7 @@ class UnitSourceModel(Model):
         }
         data = cls.show_read(source.read)
         keys = ["watermark", "secondary_input", "work_unit", "timezone", "poll_interval_secs", "max_pass_secs"]
+        keys += ["expect_every"]
         data |= dump(cls, source, keys, given)
         data["params"] = data.get("params", {}) | bounds
         keys = ["grace_period", "abstinent_period", "catch_up", "time_column"] if source.time else []

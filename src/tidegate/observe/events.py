@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import ClassVar, dataclass_transform
 
 
@@ -37,6 +38,13 @@ class Event:
 
     def __repr__(self) -> str:
         return f"{type(self).__qualname__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+
+
+class RunStarted(Event, name="run_started", level="debug"):
+    """A run begins; its id ``run`` is also in its commits, in recorded outcomes, and in every later line of a log."""
+
+    run: str
+    mode: str
 
 
 class PollStarted(Event, name="poll_started", level="debug"):
@@ -281,7 +289,11 @@ class SessionStarting(Event, name="session_starting"):
 
 
 class SourceFinished(Event, name="source_finished"):
-    """One pass over one source is over; ``empty``: its location has no file at all."""
+    """One pass over one source is over; ``empty``: its location has no file at all.
+
+    ``outcome`` is how it ended: succeeded, incomplete, failed, refused or stopped. ``last_success_at`` and
+    ``last_data_at`` are those of all recorded runs, this one included.
+    """
 
     state: str
     watermark: str | None
@@ -295,6 +307,9 @@ class SourceFinished(Event, name="source_finished"):
     staged: int = 0
     failed_units: int = 0
     empty: bool = False
+    outcome: str = ""
+    last_success_at: datetime | None = None
+    last_data_at: datetime | None = None
 
 
 class SourceFailed(Event, name="source_failed", level="error"):

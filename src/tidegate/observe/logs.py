@@ -1,6 +1,7 @@
 """Event logs: one sentence or one JSON line per event, and the way of events to several listeners.
 
-A JSON line has ``ts`` (ISO 8601, UTC), ``level``, ``event`` (its stable name), ``pipeline``, ``source`` and ``fields``.
+A JSON line has ``ts`` (ISO 8601, UTC), ``level``, ``event`` (its stable name), ``run`` (the id of the run),
+``pipeline``, ``source`` and ``fields``.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import json
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from enum import IntEnum
 from types import TracebackType
@@ -50,6 +51,8 @@ def sentence(event: Event) -> str:
 
 def _reading_words(event: Event) -> str:
     match event:
+        case events.RunStarted():
+            return f"run {event.run} begins ({event.mode})"
         case events.SessionStarting():
             return f"starting Spark ({event.where})"
         case events.Listed():
@@ -189,8 +192,12 @@ class TextLog:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     traces: bool = False
     """Whether to write the origin of errors at every level."""
+    runs: list[str] = field(default_factory=list)
+    """The id of the run that the events belong to, once it has begun."""
 
     def __call__(self, event: Event) -> None:
+        if isinstance(event, events.RunStarted):
+            self.runs[:] = [event.run]
         if Level.parse(event.level) >= self.level or (self.traces and isinstance(event, FailureTraced)):
             self.write(self.line(event, self.now().astimezone(UTC)) + "\n")
 
@@ -216,6 +223,7 @@ class JsonLog(TextLog):
             "ts": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": event.level,
             "event": event.name,
+            "run": self.runs[0] if self.runs else None,
             "pipeline": event.pipeline,
             "source": event.source,
             "fields": facts(event),

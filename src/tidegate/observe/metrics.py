@@ -17,13 +17,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
+from tidegate.core.health import EMPTIED, Evidence, Health, HealthLevel, Outcome, judge
 from tidegate.observe import events
 from tidegate.observe.events import Event
 from tidegate.reports.report import to_json
-from tidegate.reports.wording import count, duration
+from tidegate.reports.wording import duration
 
 PREFIX = "tidegate_"
 COMMON_LABELS = ("pipeline", "source")
@@ -305,7 +306,7 @@ class Metrics:
         self._series.put("active_multipart_parts", name, 0)
 
 
-FUTURE_SEAL = "folders were sealed by a clock that was ahead: their new files are not read"
+FINE = Health(HealthLevel.HEALTHY)
 
 MISSED_INTERVALS = 3
 # A source polled every second may take minutes for a large file without an event.
@@ -321,7 +322,7 @@ _IN_BETWEEN = (events.Notice, events.RowsLeftOut, events.SessionStarting)
 class SourceHealth:
     """The health of one source; ``reason`` is empty if it is healthy, ``last_pass`` None before the first one ended.
 
-    ``empty``: its location had no file at all, which is not unhealthy.
+    ``empty``: its location had no file at all, which is not unhealthy: many people clean up behind Tidegate.
     """
 
     pipeline: str
@@ -329,6 +330,9 @@ class SourceHealth:
     reason: str = ""
     last_pass: datetime | None = None
     empty: bool = False
+    health: Health = FINE
+    last_success_at: datetime | None = None
+    last_commit_at: datetime | None = None
 
     @property
     def healthy(self) -> bool:
@@ -344,6 +348,11 @@ class SourceHealth:
             "reason": self.reason or None,
             "last_pass": to_json(self.last_pass),
             "empty": self.empty,
+            "health": self.health.level.value,
+            "since": to_json(self.health.since),
+            "command": self.health.command or None,
+            "last_success_at": to_json(self.last_success_at),
+            "last_commit_at": to_json(self.last_commit_at),
         }
 
 
@@ -353,23 +362,45 @@ class _LastPass:
 
     silent_after: float
     seen_at: float
+    began_at: float
     ended_at: float | None = None
     error: str = ""
-    trouble: str = ""
+    stopped_by: str = ""
+    failed_files: int = 0
+    failed_units: int = 0
+    failing_since: float | None = None
     busy: bool = False
     empty: bool = False
     future_seals: bool = False
+    last_success_at: datetime | None = None
+    last_data_at: datetime | None = None
+    last_commit_at: datetime | None = None
+
+    @property
+    def is_failing(self) -> bool:
+        return bool(self.stopped_by or self.failed_files or self.failed_units)
 
 
-class Health:
-    """Follows the events of a run. ``intervals`` has the seconds between two polls of each source."""
+class HealthListener:
+    """Follows the events of a run. ``intervals`` has the seconds between two polls of each source.
 
-    def __init__(self, intervals: Mapping[Name, float], clock: Callable[[], float] = time.time) -> None:
+    ``expected`` says how often a source must bring new data, where that is known; commands name the file ``config``.
+    """
+
+    def __init__(
+        self,
+        intervals: Mapping[Name, float],
+        clock: Callable[[], float] = time.time,
+        expected: Mapping[Name, timedelta] | None = None,
+        config: str = "CONFIG",
+    ) -> None:
         self._clock = clock
+        self._expected = expected or {}
+        self._config = config
         self._lock = threading.Lock()
         self._ready = False
         self._vitals = {
-            name: _LastPass(max(MISSED_INTERVALS * seconds, PATIENCE_SECS), clock())
+            name: _LastPass(max(MISSED_INTERVALS * seconds, PATIENCE_SECS), clock(), clock())
             for name, seconds in intervals.items()
         }
 
@@ -393,11 +424,43 @@ class Health:
             return tuple(self._health(name, vital) for name, vital in self._vitals.items())
 
     def _health(self, name: Name, vital: _LastPass) -> SourceHealth:
-        silent = self._clock() - vital.seen_at
-        is_overdue = silent > vital.silent_after and not vital.busy
-        overdue = f"no sign of it for {duration(silent)}" if is_overdue else ""
-        ended = None if vital.ended_at is None else datetime.fromtimestamp(vital.ended_at, UTC)
-        return SourceHealth(*name, vital.trouble or overdue, ended, vital.empty)
+        now = self._clock()
+        health = judge(self._evidence(name, vital), _moment(now))
+        silent = now - vital.seen_at
+        if silent > vital.silent_after and not vital.busy and health.level is not HealthLevel.FAILING:
+            health = Health(HealthLevel.FAILING, f"no sign of it for {duration(silent)}", _moment(vital.seen_at))
+        ended = None if vital.ended_at is None else _moment(vital.ended_at)
+        return SourceHealth(
+            *name, tell_trouble(health), ended, vital.empty, health, vital.last_success_at, vital.last_commit_at
+        )
+
+    def _evidence(self, name: Name, vital: _LastPass) -> Evidence:
+        outcome = Outcome.INCOMPLETE if vital.is_failing else None if vital.ended_at is None else Outcome.SUCCEEDED
+        return Evidence(
+            name[0],
+            self._config,
+            outcome=Outcome.FAILED if vital.stopped_by else outcome,
+            outcome_since=None if vital.failing_since is None else _moment(vital.failing_since),
+            error=vital.stopped_by or None,
+            # Whether it has ever committed is unknown here; only an emptied source asks for it.
+            position=1,
+            failed_files=vital.failed_files,
+            failed_units=vital.failed_units,
+            empty=vital.empty,
+            sealed_ahead=vital.future_seals,
+            expect_every=self._expected.get(name),
+            last_data_at=vital.last_data_at,
+            first_seen_at=_moment(vital.began_at),
+        )
+
+
+def tell_trouble(health: Health) -> str:
+    """Why ``/health`` calls a source unhealthy; empty if it does not."""
+    return "" if health.level.is_fine or health.reason == EMPTIED else health.reason
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
 
 
 def _note(vital: _LastPass, event: Event) -> None:
@@ -408,19 +471,28 @@ def _note(vital: _LastPass, event: Event) -> None:
             vital.future_seals = False
         case events.FutureSealFound():
             vital.future_seals = True
+        case events.Committed():
+            vital.last_commit_at = _moment(vital.seen_at)
         case events.SourceFailed(error=error):
-            vital.error = vital.trouble = error
-        case events.SourceFinished(failed_files=files, failed_units=units, empty=empty):
-            vital.empty = empty if not event.failed else vital.empty
-            found = [f"{count(files, 'file')} cannot be read"] if files else []
-            found += [f"{count(units, 'work unit')} failed"] if units else []
-            found += [FUTURE_SEAL] if vital.future_seals else []
-            # SourceFailed comes just before the end of the same pass and must outlast it.
-            vital.trouble = vital.error or " and ".join(found)
-            vital.error = ""
-            vital.ended_at = vital.seen_at
+            vital.error = vital.stopped_by = error
+        case events.SourceFinished():
+            _note_end(vital, event)
         case events.CommitterLooked(error=error):
-            vital.trouble = error or ""
+            vital.stopped_by = error or ""
             vital.ended_at = vital.seen_at
         case _:
             pass
+    if not vital.is_failing:
+        vital.failing_since = None
+    elif vital.failing_since is None:
+        vital.failing_since = vital.seen_at
+
+
+def _note_end(vital: _LastPass, event: events.SourceFinished) -> None:
+    vital.empty = event.empty if not event.failed else vital.empty
+    vital.failed_files, vital.failed_units = event.failed_files, event.failed_units
+    # SourceFailed comes just before the end of the same pass and must outlast it.
+    vital.stopped_by, vital.error = vital.error, ""
+    vital.ended_at = vital.seen_at
+    vital.last_success_at = event.last_success_at or vital.last_success_at
+    vital.last_data_at = event.last_data_at or vital.last_data_at

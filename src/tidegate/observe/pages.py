@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
@@ -29,18 +28,17 @@ from tidegate.observe.events import Emit
 from tidegate.observe.logs import fanout
 from tidegate.observe.metrics import (
     BUCKETS,
-    FUTURE_SEAL,
     PREFIX,
     Durations,
     Family,
-    Health,
+    HealthListener,
     Labels,
     Metrics,
     Series,
     SourceHealth,
+    tell_trouble,
 )
 from tidegate.reports.status import SourceStatus
-from tidegate.reports.wording import count
 from tidegate.specs.project import PipelineSpec, ProjectSpec
 
 Exported = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
@@ -113,7 +111,13 @@ def serve_metrics(
         for pipeline in pipelines
         for source in pipeline.sources
     }
-    metrics, health = Metrics(intervals), Health(intervals)
+    expected = {
+        (pipeline.name, source.name): source.expect_every
+        for pipeline in pipelines
+        for source in pipeline.sources
+        if source.expect_every is not None
+    }
+    metrics, health = Metrics(intervals), HealthListener(intervals, expected=expected, config=project.origin)
     pages: Pages = {
         "/metrics": lambda: metrics_page(metrics.families(), health.sources(), project.second_names),
         "/health": lambda: health_page(health.sources()),
@@ -209,13 +213,16 @@ class RecordedPages:
 
 
 def _health(status: SourceStatus) -> SourceHealth:
-    unread = f"{count(len(status.failed), 'file')} cannot be read" if status.failed else ""
-    if status.work_units is not None and status.work_units.failed:
-        unread = f"{count(status.work_units.failed, 'work unit')} failed"
-    if status.future_seals:
-        unread = " and ".join(filter(None, (unread, FUTURE_SEAL)))
-    moment: datetime | None = status.updated
-    return SourceHealth(status.pipeline, status.source, status.error or unread, moment, status.empty)
+    return SourceHealth(
+        status.pipeline,
+        status.source,
+        tell_trouble(status.health),
+        status.updated,
+        status.empty,
+        status.health,
+        status.last_success_at,
+        status.last_commit_at,
+    )
 
 
 @contextmanager

@@ -101,6 +101,11 @@ class SourceKey:
         """Failures before there was any position."""
         return f"{ROOT}/{self.pipeline}/{self.source}.attempts.json"
 
+    @property
+    def runs(self) -> str:
+        """How the last runs ended."""
+        return f"{ROOT}/{self.pipeline}/{self.source}.runs.json"
+
     def segment(self, sha256: str) -> str:
         """A segment of the path set of a source.
 

@@ -211,6 +211,7 @@ def new_document(member: Member, attempt: str) -> Document:
         debts=change.debts,
         action=change.action,
         letters=max(0, opened.letters + change.letters.opened),
+        run=site.run,
     )
 
 

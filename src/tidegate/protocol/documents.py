@@ -77,7 +77,7 @@ class Document:
     """One attempt to move one source from ``version - 1`` to ``version``.
 
     ``delta_version`` is the table's version when the position was opened, -1 without a table. ``letters`` is the number
-    of open dead letters of the source after it.
+    of open dead letters of the source after it. ``run`` is the id of the run that made it, if a run did.
     """
 
     key: SourceKey
@@ -96,6 +96,7 @@ class Document:
     debts: tuple[Mapping[str, Any], ...] = ()
     action: str = "run"
     letters: int = 0
+    run: str = ""
 
     def to_bytes(self) -> bytes:
         return encode(
@@ -117,6 +118,7 @@ class Document:
                 "action": self.action,
                 "rows": {"written": self.rows, "open_letters": self.letters},
                 "written_at": self.written_at,
+                **({"run": self.run} if self.run else {}),
             }
         )
 
@@ -145,6 +147,7 @@ class Document:
             debts=tuple(data["debts"]),
             action=str(data.get("action", "run")),
             letters=int(data["rows"].get("open_letters", 0)),
+            run=str(data.get("run", "")),
         )
 
 
@@ -390,6 +393,8 @@ def new_tag(document: Document, sha256: str, state: State) -> CommitTag:
         packed["debts"] = [dict(debt) for debt in document.debts]
     if document.letters:
         packed["letters"] = document.letters
+    if document.run:
+        packed["run"] = document.run
     return CommitTag(document.key, document.version, document.attempt, sha256, document.identity, packed)
 
 

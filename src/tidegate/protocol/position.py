@@ -165,7 +165,8 @@ class TableContext:
     which ``kind``; ``owed``: the debts of every commit that moves the state. ``second_mirror``: where else to write the
     mirror. ``foreign``: whose traces stop a first run. ``describe``: the name and the watermark of a recorded state,
     for the ledger. ``turn``: entered while a commit is sent, so that the sources of one run that share the table do not
-    contest its log between themselves; nothing of the protocol depends on it.
+    contest its log between themselves; nothing of the protocol depends on it. ``run``: the id of the run at work, for
+    people who compare commits with logs.
     """
 
     key: SourceKey
@@ -186,6 +187,7 @@ class TableContext:
     emit: Emit = ignore
     attempts: Callable[[], str] = lambda: str(uuid4())
     turn: Callable[[], AbstractContextManager[object]] = nullcontext
+    run: str = ""
 
     @property
     def log(self) -> DeltaLog:

@@ -84,12 +84,13 @@ class SourceReport(Report):
 
 @dataclass(frozen=True, slots=True)
 class RunReport(Report):
-    """What a run did; ``ok`` only if everything requested succeeded."""
+    """What a run did; ``ok`` only if everything requested succeeded. ``run`` is its id in logs and commits."""
 
     sources: tuple[SourceReport, ...]
     ok: bool
     seconds: float
     engine: str = "spark"
+    run: str = ""
 
     def code(self, *, stopped: bool = False) -> int:
         """Return the code that all failed sources share, else 1; 130 if the run was stopped before it was done."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
+from tidegate.core.health import Health, HealthLevel, Outcome, worst
 from tidegate.reports.page import (
     Block,
     Cell,
@@ -31,8 +32,17 @@ from tidegate.reports.wording import count, duration, size
 
 if TYPE_CHECKING:
     from tidegate.core.files.discovery import FutureSeal, LeftOut
+    from tidegate.core.run_history import PastRun
 
 FAILED_SHOWN = 5
+HEALTH_STYLES = {
+    HealthLevel.HEALTHY: Style.GOOD,
+    HealthLevel.WAITING: Style.DIM,
+    HealthLevel.DEGRADED: Style.WARN,
+    HealthLevel.UNKNOWN: Style.WARN,
+    HealthLevel.FAILING: Style.BAD,
+}
+_NOT_JUDGED = Health(HealthLevel.UNKNOWN)
 _STATE_STYLES = {"Active": Style.GOOD, "Initial": Style.DIM, "Empty": Style.WARN, "Unknown": Style.WARN}
 
 
@@ -92,7 +102,9 @@ class SourceStatus(Report):
     alone, the tracker says what it ``remembers`` and what to call its watermark, and whether the backlog is known.
     ``table`` is the name of the table in Spark's catalog, if it has one. ``block`` is the block of tables that the
     pipeline came from; ``vanished``: the database no longer has the table. For people alone, ``folded`` says how many
-    tables of a block are added up.
+    tables of a block are added up. ``health`` is the one that every command and page shows. ``last_run`` is how the
+    last runs ended, also those that refused or found nothing; ``last_success_at`` is when one last succeeded,
+    ``last_data_at`` when one last brought new data, which must not be longer ago than ``expect_every_seconds``.
     """
 
     pipeline: str
@@ -133,6 +145,11 @@ class SourceStatus(Report):
     block: str | None = None
     vanished: bool = False
     folded: str = hide_from_json("")
+    health: Health = _NOT_JUDGED
+    last_run: PastRun | None = None
+    last_success_at: datetime | None = None
+    last_data_at: datetime | None = None
+    expect_every_seconds: float | None = None
 
     def describe(self, view: View) -> Iterator[Block]:
         """Yield the table with this source alone."""
@@ -186,6 +203,11 @@ def state_cell(state: str) -> Cell:
     return Cell(state, _STATE_STYLES.get(state, Style.NORMAL))
 
 
+def health_cell(health: Health) -> Cell:
+    """Show a health by its sign, its word and its colour."""
+    return Cell(f"{health.level.sign} {health.level.value}", HEALTH_STYLES[health.level])
+
+
 def failures_cell(failures: int) -> Cell:
     """Format a number of failures: 0 is dim, any other stands out."""
     return cell(failures, Style.BAD if failures else Style.DIM)
@@ -200,7 +222,7 @@ def describe_failed_files(name: str, failed: Sequence[FailedFile]) -> Iterator[L
 
 
 def _fails(status: SourceStatus) -> bool:
-    return status.error is not None or bool(status.failed)
+    return not status.health.level.is_fine
 
 
 def _add_up(block: str, tables: Sequence[SourceStatus], told: str) -> SourceStatus:
@@ -229,6 +251,9 @@ def _add_up(block: str, tables: Sequence[SourceStatus], told: str) -> SourceStat
         backlog_known=all(each.backlog_known for each in tables),
         block=block,
         folded=told,
+        health=replace(worst(each.health for each in tables), reason="", since=None, command=""),
+        last_success_at=min((each.last_success_at for each in tables if each.last_success_at), default=None),
+        last_data_at=max((each.last_data_at for each in tables if each.last_data_at), default=None),
     )
 
 
@@ -257,7 +282,8 @@ def _failures(status: SourceStatus) -> Cell:
 
 COLUMNS: Columns[SourceStatus] = {
     "~source": name_cell,
-    "state": lambda status: state_cell(status.state),
+    "health": lambda status: health_cell(status.health),
+    "?state": lambda status: state_cell(status.state),
     ">lag": _lag,
     ">backlog": _backlog,
     ">failed": _failures,
@@ -269,7 +295,17 @@ def _details(status: SourceStatus, view: View) -> Iterator[Fact]:
     yield source_name(status), Cell(status.table or status.table_uri, Style.DIM)
     if not status.folded:
         yield status.watermark_label, status.watermark
+    if status.health.reason and not status.error:
+        since = f" since {moment(status.health.since)}" if status.health.since else ""
+        told = f"{status.health.level.value}{since}: {status.health.reason}"
+        yield "health", Cell(told, HEALTH_STYLES[status.health.level])
+    if status.health.command and not status.health.level.is_fine:
+        yield "next step", Cell(status.health.command, Style.STRONG)
     yield "last commit", _last_commit(status)
+    if status.last_run is not None:
+        yield "last run", _last_run(status.last_run)
+    if status.last_success_at is not None and not _is_success(status.last_run):
+        yield "last success", status.last_success_at
     if status.empty:
         yield "location", Cell("empty: it holds no file at all, read or not", Style.WARN)
     waiting = f"{count(status.in_progress, 'file')} in progress" if status.in_progress else ""
@@ -290,6 +326,17 @@ def _details(status: SourceStatus, view: View) -> Iterator[Fact]:
     if view.verbose:
         yield "position", position(status.version)
         yield "read from", "no state yet" if status.shown_from == "none" else f"the {status.shown_from}"
+
+
+def _is_success(run: PastRun | None) -> bool:
+    return run is not None and run.outcome is Outcome.SUCCEEDED
+
+
+def _last_run(run: PastRun) -> str:
+    """How the last run ended, and how often in a row."""
+    times = f", {run.times:,} times since {moment(run.began_at)}" if run.times > 1 else ""
+    found = "" if run.has_data or not _is_success(run) else ", nothing new"
+    return f"{run.outcome.value} at {moment(run.ended_at)}{found}{times}"
 
 
 def _last_commit(status: SourceStatus) -> str:

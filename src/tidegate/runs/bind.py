@@ -173,11 +173,12 @@ def bind(
     emit: Emit = ignore,
     pace: Pace | None = None,
     turn: Callable[[], AbstractContextManager[object]] = nullcontext,
+    run_id: str = "",
 ) -> TrackedSource:
     """Create the clients; sends nothing yet. ``pace`` replaces the project's time limits of commits.
 
-    ``turn`` is entered while a commit is sent; sources of one table share it. :class:`SourceError` for a table of a
-    block that is refused.
+    ``turn`` is entered while a commit is sent; sources of one table share it. Commits name ``run_id``.
+    :class:`SourceError` for a table of a block that is refused.
     """
     if pipeline.refused is not None:
         raise SourceError(pipeline.refused.problem, pipeline.refused.remedy)
@@ -200,6 +201,7 @@ def bind(
         pace=pace,
         emit=emit,
         turn=turn,
+        run=run_id,
     )
     positions = PositionStore(site).with_copy(_copy(project, site.key, tracker))
     limits = [limit for limit in (pipeline.max_concurrent_files, project.total_concurrency) if limit]

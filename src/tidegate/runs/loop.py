@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import secrets
 import signal
 import threading
 import time
@@ -11,14 +12,18 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
+from tidegate.core.health import Outcome
+from tidegate.core.run_history import PastRun, RunHistory
 from tidegate.errors import RunStopped, TidegateError
 from tidegate.observe import events
 from tidegate.protocol.change import SourceKey
 from tidegate.protocol.documents import read_mirror
 from tidegate.protocol.position import Pace, utc_now
+from tidegate.protocol.run_record import RunRecorder
 from tidegate.reports.run import RunReport, SourceReport
 from tidegate.reports.status import shown_state
 from tidegate.runs.bind import SLOTS_PER_CORE, bind, is_files
@@ -54,6 +59,10 @@ SHOWN_UNKNOWN_FIELDS = 10
 SHOWN_LEFT_OUT = 10
 SUMMED = ("files", "bytes", "rows", "commits", "staged", "bad_records", "dead_files", "work_units", "seconds")
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+RECORD_SECS = 60.0
+"""A continuous run records alike outcomes of a source no more often than this."""
+REFUSALS = (2, 5)
+"""Exit codes of errors with which a source refuses to run: its configuration, its position, its table."""
 WITHOUT_NATIVE = "tasks use the slower JSON reader: tidegate-native is installed here but not where they run"
 NO_NATIVE = (
     "JSON is decoded at 3 to 25 MB a second and core instead of 200 to 400: tidegate-native is not installed - "
@@ -83,7 +92,7 @@ class Loop:
     """The sources of a project, whose turn it is, and what is kept of each from poll to poll.
 
     ``clock`` and ``pace`` are the time of plans and of commits, ``courtesy`` the times with which runs of one source
-    make way for each other; experiments replace them.
+    make way for each other; experiments replace them. ``run_id`` is the same in logs, commits and recorded outcomes.
     """
 
     project: ProjectSpec
@@ -97,6 +106,8 @@ class Loop:
     courtesy: Courtesy = field(default_factory=Courtesy)
     names: TableNames | None = None
     fail_fast: bool = False
+    run_id: str = field(default_factory=lambda: new_run_id(utc_now()))
+    _recorder: RunRecorder = field(default_factory=RunRecorder)
     _polls: Polls = field(default_factory=Polls)
     _sources: dict[Name, TrackedSource] = field(default_factory=dict)
     _passes: dict[Name, Pass] = field(default_factory=dict)
@@ -106,6 +117,7 @@ class Loop:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _told_native: bool = False
     _traced: dict[Name, str] = field(default_factory=dict)
+    _untold: set[Name] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         most = self.parallelism * SLOTS_PER_CORE
@@ -143,6 +155,7 @@ class Loop:
         """
         started = time.monotonic()
         self.courtesy = replace(self.courtesy, waits=False)
+        self._recorder = RunRecorder(RECORD_SECS)
         total: dict[Name, SourceReport] = {}
         sources = {(pipeline.name, source.name): (pipeline, source) for pipeline, source in _pairs(pipelines)}
         due, began = dict.fromkeys(sources, 0.0), dict.fromkeys(sources, 0.0)
@@ -172,6 +185,7 @@ class Loop:
                 pause = source.poll_interval_secs + jitter() * self.project.jitter_of(source.poll_interval_secs)
                 # A source that takes minutes to fail would otherwise be due again at once.
                 due[ended.name] = (began[ended.name] if latest.error is None else time.monotonic()) + pause
+        self._recorder.flush()
         return _report([total[name] for name in sources if name in total], started, complete=True)
 
     def _give_up_others(self, failed: Name, left: list[Name], threads: PassThreads[SourceReport]) -> None:
@@ -206,7 +220,8 @@ class Loop:
             "find out what it waits for; it is not begun again before it has ended, and what it committed stays",
         )
         self.emit(events.SourceFailed(*ended.name, without_name(ended.name, error)))
-        return self._tell(ended.name, None, error, float(source.max_pass_secs or 0) + LEFT_BEHIND_SECS)
+        seconds = float(source.max_pass_secs or 0) + LEFT_BEHIND_SECS
+        return self._tell(ended.name, None, error, seconds, self._now() - timedelta(seconds=seconds))
 
     def _bind_all(self, pipelines: Sequence[PipelineSpec]) -> tuple[list[TrackedSource], list[TrackedSource]]:
         """New bound sources: those of these pipelines, and all of the configuration."""
@@ -220,10 +235,11 @@ class Loop:
 
     def _pass(self, pipeline: PipelineSpec, source: SourceSpec, stop: PassStop) -> SourceReport:
         """One pass over one source; errors are in the report."""
-        started = time.monotonic()
+        started, began = time.monotonic(), self._now()
         name = (pipeline.name, source.name)
         done: Pass | None = None
         error: TidegateError | None = None
+        was_stopped = False
         # Taken out first: after a failure the next pass must open the position anew.
         before = self._passes.pop(name, None)
         try:
@@ -250,13 +266,14 @@ class Loop:
                     self.names.settle(pipeline)
                 maintain_if_due(pipeline, source.name, done.position, done.totals.commits, self.emit, stop)
         except RunStopped as stopped:
-            if not stop.is_overdue:
+            was_stopped = not stop.is_overdue
+            if was_stopped:
                 self.emit(events.Notice(*name, str(stopped)))
         except TidegateError as failure:
             error = self._tell_failure(name, failure)
         if stop.is_overdue and error is None:
             error = self._tell_failure(name, _overdue(name, source))
-        report = self._tell(name, done, error, time.monotonic() - started)
+        report = self._tell(name, done, error, time.monotonic() - started, began, was_stopped=was_stopped)
         if done is not None:
             settle_attempts(bound, done.is_first, done.before, report, self.clock, done.unsaved)
         return report
@@ -281,12 +298,22 @@ class Loop:
             with self._lock:
                 turn = self._turns.setdefault(comparable_uri(pipeline.sink.table.uri), threading.Lock())
             enter = partial(take_turn, turn, self.stop)
-            bound = bind(self.project, pipeline, source, self.parallelism, self.emit, self.pace, enter)
+            bound = bind(self.project, pipeline, source, self.parallelism, self.emit, self.pace, enter, self.run_id)
             # Only file sources may be staged: the configuration refuses it for others.
             self._sources[name] = stage(bound) if pipeline.delivery is Delivery.STAGED and is_files(bound) else bound
         return self._sources[name]
 
-    def _tell(self, name: Name, done: Pass | None, error: TidegateError | None, seconds: float) -> SourceReport:
+    def _tell(
+        self,
+        name: Name,
+        done: Pass | None,
+        error: TidegateError | None,
+        seconds: float,
+        began: datetime,
+        *,
+        was_stopped: bool = False,
+    ) -> SourceReport:
+        """The report of a pass, after recording and telling how it ended."""
         summary = None if done is None else done.source.tracker.summary(done.state)
         report = _not_begun(name, error, seconds)
         if done is not None and summary is not None:
@@ -298,14 +325,72 @@ class Loop:
             self._told_native = True
             self.emit(events.Notice(*name, NO_NATIVE if find_native() is None else WITHOUT_NATIVE))
         files = 0 if summary is None else summary.state_files
-        self.emit(_make_finished_event(report, failed=error is not None, state_files=files))
+        conflicts = 0 if done is None else done.totals.conflicts
+        history = self._record(
+            name, _past_run(self.run_id, (began, self._now()), report, conflicts, was_stopped=was_stopped)
+        )
+        self.emit(_make_finished_event(report, failed=error is not None, state_files=files, history=history))
         return report
+
+    def _now(self) -> datetime:
+        """The time of records: not that of plans, which a person may set back."""
+        return utc_now() if self.pace is None else self.pace.now()
+
+    def _record(self, name: Name, ended: PastRun) -> RunHistory:
+        """Record how a pass ended; says so once if that is not possible."""
+        bound = self._sources.get(name)
+        # Without a place for its table there is none for a record of it either.
+        if bound is None:
+            return RunHistory().add(ended)
+        history, problem = self._recorder.note(bound.table_store, bound.key, ended)
+        # After a failure it is most likely the same problem, and that was told.
+        if problem is not None and ended.outcome is Outcome.SUCCEEDED and name not in self._untold:
+            self._untold.add(name)
+            told = f"Tidegate could not record that this run succeeded, so `status` tells of an older one ({problem})"
+            self.emit(events.Notice(*name, told))
+        return history
 
     def _leave_out(self, name: Name, seconds: float) -> SourceReport:
         """Report a source that was left to another run, which is no failure, and emit its end."""
         report = replace(_not_begun(name, None, seconds), state="Skipped", skipped=((ANOTHER_RUN, 1),))
         self.emit(_make_finished_event(report, failed=False))
         return report
+
+
+def new_run_id(now: datetime) -> str:
+    """The id of a run: when it began, and something random, so that ids sort by time.
+
+    >>> new_run_id(datetime(2026, 1, 28, 14, 30, 5))[:16]
+    '20260128T143005-'
+    """
+    return f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+
+
+def _past_run(
+    run_id: str, times: tuple[datetime, datetime], report: SourceReport, conflicts: int, *, was_stopped: bool
+) -> PastRun:
+    """What is recorded of a pass."""
+    failed = len(report.failed) + len(report.failed_units)
+    outcome = Outcome.INCOMPLETE if failed or report.dead_files else Outcome.SUCCEEDED
+    if report.error is not None:
+        outcome = Outcome.REFUSED if report.exit_code in REFUSALS else Outcome.FAILED
+    elif was_stopped:
+        outcome = Outcome.STOPPED
+    return PastRun(
+        run_id,
+        *times,
+        outcome,
+        report.error,
+        report.exit_code,
+        seconds=report.seconds,
+        files=report.files,
+        bytes=report.bytes,
+        rows=report.rows,
+        commits=report.commits + report.staged,
+        dead_letters=report.bad_records + report.dead_files,
+        failed=failed,
+        conflicts=conflicts,
+    )
 
 
 def _pairs(pipelines: Sequence[PipelineSpec]) -> list[tuple[PipelineSpec, SourceSpec]]:
@@ -356,7 +441,9 @@ def _pass_report(blank: SourceReport, done: Pass, summary: Summary) -> SourceRep
     )
 
 
-def _make_finished_event(report: SourceReport, *, failed: bool, state_files: int = 0) -> events.SourceFinished:
+def _make_finished_event(
+    report: SourceReport, *, failed: bool, state_files: int = 0, history: RunHistory | None = None
+) -> events.SourceFinished:
     """The event that ends a pass, from its report."""
     return events.SourceFinished(
         report.pipeline,
@@ -373,6 +460,9 @@ def _make_finished_event(report: SourceReport, *, failed: bool, state_files: int
         staged=report.staged,
         failed_units=len(report.failed_units),
         empty=report.empty,
+        outcome="" if history is None else history.runs[-1].outcome.value,
+        last_success_at=None if history is None else history.last_success_at,
+        last_data_at=None if history is None else history.last_data_at,
     )
 
 

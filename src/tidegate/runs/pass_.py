@@ -58,6 +58,7 @@ class Totals:
     work_units: int = 0
     failed_units: list[FailedUnit] = field(default_factory=list)
     lacks_native: bool = False
+    conflicts: int = 0
 
 
 @runtime_checkable
@@ -140,6 +141,7 @@ class Pass:
             except self._rules.errors as error:
                 # Nothing of the lost attempt is kept: what it planned may be read by the winner, or be done already.
                 self._losses += 1
+                self.totals.conflicts += isinstance(error, CommitLost)
                 if self._losses == self._rules.tries or self.stop.is_set():
                     raise
                 if self._rules.in_a_row and isinstance(error, CommitLost):

@@ -560,6 +560,9 @@ class ColumnSource:
     max_pass_secs: Annotated[
         Count | None, Key("Stops a pass that takes longer than so many seconds, as a failure; what it committed stays.")
     ] = None
+    expect_every: Annotated[
+        timedelta | None, Key("How often new data must come, such as PT2H; without any for longer, the source is late.")
+    ] = None
     watermark_operator: Annotated[
         UserFunction,
         Checked("operator"),

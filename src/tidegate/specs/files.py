@@ -124,6 +124,9 @@ class PathSource:
     max_pass_secs: Annotated[
         Count | None, Key("Stops a pass that takes longer than so many seconds, as a failure; what it committed stays.")
     ] = None
+    expect_every: Annotated[
+        timedelta | None, Key("How often new data must come, such as PT2H; without any for longer, the source is late.")
+    ] = None
     tracking: Tracking = Tracking.WATERMARK
     format: Annotated[
         Format,

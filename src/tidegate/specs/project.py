@@ -46,6 +46,10 @@ class SourceSpec(Protocol):
         """Seconds after which a pass is stopped and counts as failed; None: never."""
 
     @property
+    def expect_every(self) -> timedelta | None:
+        """How often new data must come; None: nobody knows."""
+
+    @property
     def read(self) -> Any | None:
         """What is asked of a database, a server, a table or a function; None for files, which tasks read."""
 

@@ -168,7 +168,9 @@ def test_a_json_log_is_one_object_per_line_and_nothing_else() -> None:
         "committed",
         "source_finished",
     ]
-    assert {frozenset(line) for line in lines} == {frozenset({"ts", "level", "event", "pipeline", "source", "fields"})}
+    assert {frozenset(line) for line in lines} == {
+        frozenset({"ts", "level", "event", "run", "pipeline", "source", "fields"})
+    }
 
 
 def test_a_value_that_looks_like_the_option_for_json_is_a_value() -> None:

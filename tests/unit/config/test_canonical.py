@@ -39,6 +39,7 @@ OTHER_VALUES: dict[str, Any] = {
     f"{S}.csv.skip_rows": 2,
     f"{S}.poll_interval_secs": 17,
     f"{S}.max_pass_secs": 900,
+    f"{S}.expect_every": "PT2H",
     f"{S}.max_attempts": 17,
     f"{S}.partition_filter": {"prefix_template": "m=%Y-%m", "lookback": 1},
     f"{S}.partition_filter.prefix_template": "y=%Y",

@@ -88,6 +88,7 @@ OTHER: dict[str, dict[str, Any]] = {
         "source_timezone": "Asia/Tokyo",
         "poll_interval_secs": 3,
         "max_pass_secs": 90,
+        "expect_every": "PT2H",
         "configure": {"backward_days": 3},
     },
     f"{COLUMN}.configure": LOOK_BACK,

@@ -45,6 +45,7 @@ OTHER: dict[str, dict[str, Any]] = {
         "segment_column": "s",
         "poll_interval_secs": 3,
         "max_pass_secs": 90,
+        "expect_every": "PT2H",
     },
     f"{UNIT}.watermark[]": {"name": "other", "range": {"from": "P3D"}},
     f"{UNIT}.watermark[].range": {

@@ -1,10 +1,10 @@
-"""Health says which source is not well, and why, and takes it back."""
+"""HealthListener says which source is not well, and why, and takes it back."""
 
 from __future__ import annotations
 
 from support.metrics import NAME, Clock
 from tidegate.observe import events
-from tidegate.observe.metrics import MISSED_INTERVALS, PATIENCE_SECS, Health
+from tidegate.observe.metrics import MISSED_INTERVALS, PATIENCE_SECS, HealthListener
 
 OTHER = ("events", "europe")
 
@@ -13,11 +13,11 @@ def finished(name: tuple[str, str] = NAME, failed_files: int = 0) -> events.Sour
     return events.SourceFinished(*name, "Active", "a", 1, 10, failed_files, 1, 0.5)
 
 
-def health(clock: Clock, interval: float = 60.0) -> Health:
-    return Health({NAME: interval, OTHER: interval}, clock)
+def health(clock: Clock, interval: float = 60.0) -> HealthListener:
+    return HealthListener({NAME: interval, OTHER: interval}, clock)
 
 
-def reasons(found: Health) -> list[str]:
+def reasons(found: HealthListener) -> list[str]:
     return [each.reason for each in found.sources()]
 
 

@@ -46,6 +46,7 @@ def test_a_json_line_has_the_documented_fields() -> None:
         "ts": "2026-01-28T14:30:05.123Z",
         "level": "warning",
         "event": "notice",
+        "run": None,
         "pipeline": "events",
         "source": "asia",
         "fields": {"text": "careful"},

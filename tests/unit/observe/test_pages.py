@@ -11,6 +11,7 @@ import pytest
 
 from support.errors import raises
 from support.metrics import Clock, fetch
+from tidegate.core.health import Health, HealthLevel
 from tidegate.errors import ConfigError, EnvironmentProblem
 from tidegate.observe import pages
 from tidegate.observe.pages import MOST_CONNECTIONS, PageResponse, RecordedPages, respond, serve_pages, serve_status
@@ -31,6 +32,7 @@ STATUS = SourceStatus(
     backlog_complete=True,
     in_progress=1,
     state_files=2,
+    health=Health(HealthLevel.HEALTHY),
 )
 
 
@@ -69,17 +71,21 @@ def test_a_source_with_failed_files_or_an_unreadable_state_is_not_healthy() -> N
     with serve_status(lambda: tuple(statuses), "127.0.0.1:0", 0, {}) as address:
         assert fetch(address, "/health")[0] == 200
         assert b'tidegate_source_healthy{pipeline="events",source="asia"} 1.0' in fetch(address, "/metrics")[2]
-        statuses[:] = [replace(STATUS, failed=(FailedFile("a", "bad", 1),))]
+        unread = Health(HealthLevel.DEGRADED, "1 file cannot be read")
+        statuses[:] = [replace(STATUS, failed=(FailedFile("a", "bad", 1),), health=unread)]
         assert fetch(address, "/health")[0] == 503
         assert b"1 file cannot be read" in fetch(address, "/health")[2]
-        statuses[:] = [replace(STATUS, error="the state is gone")]
+        statuses[:] = [
+            replace(STATUS, error="the state is gone", health=Health(HealthLevel.UNKNOWN, "the state is gone"))
+        ]
         code, _, body = fetch(address, "/health")
         assert (code, b"the state is gone" in body) == (503, True)
         assert b'tidegate_source_healthy{pipeline="events",source="asia"} 0.0' in fetch(address, "/metrics")[2]
 
 
 def test_failed_work_units_are_counted_and_make_a_source_unwell() -> None:
-    status = replace(STATUS, work_units=WorkProgress(done=40, open=3, failed=2))
+    failed = Health(HealthLevel.DEGRADED, "2 work units failed")
+    status = replace(STATUS, work_units=WorkProgress(done=40, open=3, failed=2), health=failed)
     seen = RecordedPages(lambda: (status,), 15)
     found = {each.metric.name: each.values for each in seen.families()}
     name = ("events", "asia")

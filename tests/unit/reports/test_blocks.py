@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tidegate.core.health import Health, HealthLevel
 from tidegate.reports.plan import ColumnSourcePlan, Plans, UnreadTable
 from tidegate.reports.render import to_lines
 from tidegate.reports.report import Report, View
@@ -43,12 +44,14 @@ def test_many_tables_are_one_row_with_totals_and_the_failed_ones_below() -> None
 
 def status(pipeline: str, **more: object) -> SourceStatus:
     known = SourceStatus(pipeline, "default", "lake/t", "Active", "id=3", 1, 0, None, 4.0, 0, 0, True, 0, block="shop")
+    known = replace(known, health=Health(HealthLevel.HEALTHY))
     return replace(known, **more)  # type: ignore[arg-type]  # fields by name
 
 
 def test_a_status_adds_up_many_tables_and_names_those_that_failed_or_vanished() -> None:
     found = [status(f"shop.public.t{n}", lag_seconds=float(n)) for n in range(60)]
-    found[3] = replace(found[3], error="no key", state="Unknown")
+    failing = Health(HealthLevel.FAILING, "no key")
+    found[3] = replace(found[3], error="no key", state="Unknown", health=failing)
     found[4] = replace(found[4], vanished=True)
     shown = lines(Statuses(tuple(found)))
     assert any(line.startswith("shop (60 tables, 1 failed)") and "59 s" in line for line in shown)

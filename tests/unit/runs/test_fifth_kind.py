@@ -6,7 +6,7 @@ import json
 from collections import Counter as Counts
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -47,6 +47,7 @@ class CounterSource:
     path: Path
     poll_interval_secs: int = 60
     max_pass_secs: int | None = None
+    expect_every: timedelta | None = None
     tables_read: tuple[str, ...] = ()
     takes_turns: bool = False
     read: str = "the number"
