@@ -70,7 +70,9 @@ def test_an_empty_source_is_no_error_and_stays_initial(tmp_path: Path) -> None:
     result = tidegate("run", lake.config, "--json")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["sources"][0]["state"] == "Initial"
-    assert not (tmp_path / "lake").exists()
+    assert not list(tmp_path.glob("lake/**/_delta_log"))
+    (found,) = json.loads(tidegate("status", lake.config, "--json").stdout)["sources"]
+    assert (found["last_run"]["outcome"], found["last_run"]["rows"]) == ("succeeded", 0)
 
 
 def test_a_table_with_other_columns_is_refused_before_anything_is_read(lake: Lake) -> None:

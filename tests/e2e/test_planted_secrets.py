@@ -272,7 +272,9 @@ def test_ordinary_words_as_settings_leave_logs_and_results_as_they_are(
     assert result.exit_code == 0, result.output
     lines = [json.loads(line) for line in result.stderr.splitlines()]
     assert len(lines) > 5
-    assert all(line["ts"].startswith(day[:4]) and line["pipeline"] == "orders" for line in lines)
+    assert lines[0]["event"] == "run_started"
+    assert {line["run"] for line in lines} == {lines[0]["fields"]["run"]}
+    assert all(line["ts"].startswith(day[:4]) and line["pipeline"] == "orders" for line in lines[1:])
     assert "***" not in result.stdout
     (status,) = json.loads(CliRunner().invoke(cli, ["status", "p.yml", "--json"]).stdout)["sources"]
     assert (status["pipeline"], status["updated"][:4]) == ("orders", day[:4])

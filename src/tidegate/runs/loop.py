@@ -420,6 +420,9 @@ def _pass_report(blank: SourceReport, done: Pass, summary: Summary) -> SourceRep
     """The report of a pass over any kind of source; ``summary`` is that of the state it reached."""
     totals = done.totals
     idle = "Initial" if done.is_first or done.state is None else "Idle"
+    # Nobody knows where a source stands whose position could not be opened; "Initial" would say that it is new.
+    if blank.error is not None and not done.is_opened:
+        return blank
     return replace(
         blank,
         state=shown_state(summary.state or ("Active" if totals.commits else idle), totals.empty),

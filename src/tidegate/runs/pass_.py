@@ -105,6 +105,7 @@ class Pass:
         self.state: Any = source.tracker.decode(None)
         self.position: Position | None = None if since is None else since.position
         self.is_first = False
+        self.is_opened = False
         self.before: Attempts | None = None
         self.unsaved: State | None = None
         self._engine = engine
@@ -169,7 +170,7 @@ class Pass:
 
     def begin_at(self, position: Position) -> None:
         """Continue from the state of ``position``."""
-        self.is_first, self.before = position.first_run, self.source.attempts(position)
+        self.is_opened, self.is_first, self.before = True, position.first_run, self.source.attempts(position)
         is_new = position.state is None
         self.state = self.source.state_after_attempts(self.before) if is_new else self.source.state_of(position)
         self._note_version(position)
