@@ -19,7 +19,7 @@ from servers import postgres as postgres_server
 from support.errors import raises
 from tidegate.cli.main import cli
 from tidegate.errors import ConfigError, SourceError
-from tidegate.observe.events import Event, Notice
+from tidegate.observe.events import Event, Notice, SourceFinished
 from tidegate.protocol.delta import query
 from tidegate.reports.run import RunReport
 from tidegate.specs.locations import Location
@@ -155,6 +155,41 @@ def test_tables_join_and_vanish_and_each_is_told_once(shop: Shop) -> None:
     shop.execute("create view totals as select id, name from orders")
     assert shop.run()[1] == [f"shop: new in the database, and read from now on: {shop.schema}.totals"]
     assert shop.rows("totals") == [{"n": 2}], "it goes on from its position"
+
+
+def test_a_continuous_run_takes_tables_that_join_and_leaves_those_that_vanish(
+    in_postgres: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.runs.loop.LIST_TABLES_SECS", 0.2)
+    in_postgres.execute("create table a (id int primary key); insert into a values (1); create table b (id int);")
+    in_postgres.configure(poll_interval_secs=1)
+    stop, told, seen = threading.Event(), list[str](), threading.Event()
+
+    def follow(event: Event) -> None:
+        if isinstance(event, Notice):
+            told.append(event.text)
+        if isinstance(event, SourceFinished) and (event.pipeline, event.rows) == ("shop.public.fresh", 1):
+            seen.set()
+
+    run = threading.Thread(
+        target=lambda: tidegate.run(in_postgres.config, mode="continuous", emit=follow, stop=stop), daemon=True
+    )
+    run.start()
+    in_postgres.execute("create table fresh (id int primary key); insert into fresh values (7); drop table b;")
+    try:
+        assert seen.wait(60), told
+        wait_until(lambda: any("no longer in the database" in text for text in told))
+    finally:
+        stop.set()
+        run.join(60)
+    assert in_postgres.rows("fresh") == [{"n": 1}]
+
+
+def wait_until(happens: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60
+    while not happens():
+        assert time.monotonic() < until
+        time.sleep(0.05)
 
 
 def test_a_new_column_concerns_its_table_alone(shop: Shop) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 from tidegate.commands.project import (
     Config,
@@ -24,7 +26,7 @@ from tidegate.reports.run import RunReport
 from tidegate.runs.engine import Engine
 from tidegate.runs.loop import Loop, stops_on_signals
 from tidegate.runs.table_names import TableNames
-from tidegate.specs.project import ProjectSpec
+from tidegate.specs.project import PipelineSpec, ProjectSpec
 
 
 def run(
@@ -79,7 +81,14 @@ def run(
             accept_new_partitions=accept_new_partitions,
             now=now,
             fail_fast=fail_fast,
+            list_pipelines=partial(_list_blocks, config, pipeline, engine) if project.blocks else None,
         )
+
+
+def _list_blocks(config: Config, pipeline: str | None, engine: str | None) -> tuple[PipelineSpec, ...]:
+    """The pipelines that the blocks of the configuration have now."""
+    project = on_engine(load_asking(config, pipeline=pipeline), engine)
+    return tuple(each for each in project.pipelines if each.block is not None and each.is_named(pipeline))
 
 
 def _check_moment(now: datetime | None, mode: Mode) -> None:
@@ -106,8 +115,12 @@ def run_on(
     accept_new_partitions: bool = False,
     now: datetime | None = None,
     fail_fast: bool = False,
+    list_pipelines: Callable[[], Sequence[PipelineSpec]] | None = None,
 ) -> RunReport:
-    """Run the pipelines of a project on a given engine; emits the notices of the project first."""
+    """Run the pipelines of a project on a given engine; emits the notices of the project first.
+
+    ``list_pipelines`` returns the pipelines of blocks as they are now, for continuous runs.
+    """
     emit = one_at_a_time(emit)
     for notice in project.notices:
         emit(Notice("", "", notice))
@@ -122,6 +135,7 @@ def run_on(
         accept_new_partitions=accept_new_partitions,
         names=TableNames(project, engine.catalog, emit),
         fail_fast=fail_fast,
+        list_pipelines=list_pipelines,
     )
     chosen = [each for each in pipelines_of(project, pipeline) if not each.vanished]
     emit(RunStarted("", "", running.run_id, mode))
@@ -130,6 +144,6 @@ def run_on(
             report = running.continuously([each.continuous() for each in chosen])
         else:
             report = running.once(chosen)
-    blocks = {each.name: each.block for each in chosen}
+    blocks = {each.name: each.block for each in (*chosen, *running.project.pipelines)}
     sources = tuple(replace(each, block=blocks.get(each.pipeline)) for each in report.sources)
     return replace(report, engine=project.engine.value, sources=sources, run=running.run_id)

@@ -295,10 +295,12 @@ def _details(status: SourceStatus, view: View) -> Iterator[Fact]:
     yield source_name(status), Cell(status.table or status.table_uri, Style.DIM)
     if not status.folded:
         yield status.watermark_label, status.watermark
-    if status.health.reason and not status.error:
-        since = f" since {moment(status.health.since)}" if status.health.since else ""
-        told = f"{status.health.level.value}{since}: {status.health.reason}"
-        yield "health", Cell(told, HEALTH_STYLES[status.health.level])
+    health = status.health
+    # The error stands below in full.
+    if health.reason and (health.since or not status.error):
+        since = f" since {moment(health.since)}" if health.since else ""
+        why = "" if status.error else f": {health.reason}"
+        yield "health", Cell(f"{health.level.value}{since}{why}", HEALTH_STYLES[health.level])
     if status.health.command and not status.health.level.is_fine:
         yield "next step", Cell(status.health.command, Style.STRONG)
     yield "last commit", _last_commit(status)

@@ -70,6 +70,9 @@ NO_NATIVE = (
 )
 
 _COMPARISON = ("", "scheduled comparison")
+_LISTING = ("", "tables of databases")
+LIST_TABLES_SECS = 300.0
+"""How often a continuous run asks the databases of blocks for their tables."""
 
 
 @dataclass(slots=True)
@@ -93,6 +96,7 @@ class Loop:
 
     ``clock`` and ``pace`` are the time of plans and of commits, ``courtesy`` the times with which runs of one source
     make way for each other; experiments replace them. ``run_id`` is the same in logs, commits and recorded outcomes.
+    ``list_pipelines`` returns the pipelines of blocks as their databases have them now; a continuous run calls it.
     """
 
     project: ProjectSpec
@@ -106,6 +110,7 @@ class Loop:
     courtesy: Courtesy = field(default_factory=Courtesy)
     names: TableNames | None = None
     fail_fast: bool = False
+    list_pipelines: Callable[[], Sequence[PipelineSpec]] | None = None
     run_id: str = field(default_factory=lambda: new_run_id(utc_now()))
     _recorder: RunRecorder = field(default_factory=RunRecorder)
     _polls: Polls = field(default_factory=Polls)
@@ -118,6 +123,7 @@ class Loop:
     _told_native: bool = False
     _traced: dict[Name, str] = field(default_factory=dict)
     _untold: set[Name] = field(default_factory=set)
+    _listed: Sequence[PipelineSpec] | None = None
 
     def __post_init__(self) -> None:
         most = self.parallelism * SLOTS_PER_CORE
@@ -159,6 +165,7 @@ class Loop:
         total: dict[Name, SourceReport] = {}
         sources = {(pipeline.name, source.name): (pipeline, source) for pipeline, source in _pairs(pipelines)}
         due, began = dict.fromkeys(sources, 0.0), dict.fromkeys(sources, 0.0)
+        listing_due = time.monotonic() + LIST_TABLES_SECS
         reconciling = ScheduledReconciling(
             self.project.reconcile, partial(self._bind_all, pipelines), self.engine, self.emit, self.stop
         )
@@ -169,6 +176,10 @@ class Loop:
                     threads.stop_all()
                 elif reconciling.is_due and not threads.is_busy(_COMPARISON):
                     threads.begin(_COMPARISON, lambda stop: reconciling.compare(), counts=False)
+                elif self.list_pipelines is not None and now >= listing_due and not threads.is_busy(_LISTING):
+                    listing_due = now + LIST_TABLES_SECS
+                    threads.begin(_LISTING, lambda stop: self._list_tables(), counts=False)
+                self._take_tables(sources, due, began, threads)
                 # Whoever has waited longest comes first where there is not room for all.
                 waiting = sorted((name for name in sources if not threads.is_busy(name)), key=due.__getitem__)
                 while waiting and threads.has_room and due[waiting[0]] <= now and not self.stop.is_set():
@@ -176,7 +187,7 @@ class Loop:
                     self._begin(threads, *sources[waiting.pop(0)])
                 soon = due[waiting[0]] - now if waiting and threads.has_room else LOOK_SECS
                 ended = threads.wait(min(LOOK_SECS, soon))
-                if ended is None or (ended.name == _COMPARISON and ended.error is None):
+                if ended is None or (ended.name in (_COMPARISON, _LISTING) and ended.error is None):
                     continue
                 latest = self._result_of(ended, threads)
                 source = sources[ended.name][1]
@@ -187,6 +198,45 @@ class Loop:
                 due[ended.name] = (began[ended.name] if latest.error is None else time.monotonic()) + pause
         self._recorder.flush()
         return _report([total[name] for name in sources if name in total], started, complete=True)
+
+    def _list_tables(self) -> None:
+        """Ask which tables the blocks have now; a database that does not answer is asked again later."""
+        assert self.list_pipelines is not None
+        try:
+            self._listed = self.list_pipelines()
+        except TidegateError as error:
+            told: TidegateError = Mask.around(self.project).error(error)
+            self.emit(events.Notice("", "", f"the tables of blocks could not be listed; the known ones go on ({told})"))
+
+    def _take_tables(
+        self,
+        sources: dict[Name, tuple[PipelineSpec, SourceSpec]],
+        due: dict[Name, float],
+        began: dict[Name, float],
+        threads: PassThreads[Any],
+    ) -> None:
+        """Let tables that joined their block take part, and poll those no longer that vanished."""
+        listed, self._listed = self._listed, None
+        if listed is None:
+            return
+        there = [each.continuous() for each in listed if not each.vanished]
+        known = {pipeline.name for pipeline, _ in sources.values()}
+        joined = [each for each in there if each.name not in known]
+        gone = known & {each.name for each in listed if each.vanished}
+        for name in [name for name in sources if name[0] in gone and not threads.is_busy(name)]:
+            del sources[name]
+        added = {(pipeline.name, source.name): (pipeline, source) for pipeline, source in _pairs(joined)}
+        sources |= added
+        due |= dict.fromkeys(added, 0.0)
+        began |= dict.fromkeys(added, 0.0)
+        usable = tuple(each for each in joined if each.refused is None)
+        self.project = replace(self.project, pipelines=(*self.project.pipelines, *usable))
+        if joined:
+            names = ", ".join(each.name for each in joined[:SHOWN_LEFT_OUT])
+            more = f" and {len(joined) - SHOWN_LEFT_OUT} more" if len(joined) > SHOWN_LEFT_OUT else ""
+            self.emit(events.Notice("", "", f"new in the database, and read from now on: {names}{more}"))
+        for pipeline in sorted(gone):
+            self.emit(events.Notice(pipeline, "", "no longer in the database; its table and its position are kept"))
 
     def _give_up_others(self, failed: Name, left: list[Name], threads: PassThreads[SourceReport]) -> None:
         """Begin no other source, and stop those under way, because one failed."""
