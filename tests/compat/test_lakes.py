@@ -128,6 +128,7 @@ ELSEWHERE = ("a run that began at ",)
 """How sentences begin that are said of a run that died on another machine, or before this one was started."""
 LATER_KEYS = frozenset(
     {"block", "empty", "engine", "future_seals", "last_commit_at", "left_out", "requests_by_time", "vanished"}
+    | {"health", "last_run", "last_success_at", "last_data_at", "expect_every_seconds"}
 )
 """Keys that are printed since then."""
 
@@ -141,7 +142,12 @@ def without_later(said: dict[str, Any]) -> dict[str, Any]:
     lists = {key: said[key] for key in ("notes", "remarks") if isinstance(said.get(key), list)}
     # The name of a table came later; a column that is compared with the table's has such a key, too.
     later = LATER_KEYS | ({"table"} if "table_uri" in said else set())
+    # The id of a run; the plan of work units has its number.
+    later |= {"run"} if "ok" in said else set()
     known = {key: value for key, value in without_counts(said).items() if key not in later}
+    # A run called the state so of which it knew nothing; it says Unknown since.
+    if said.get("state") == "Unknown" and said.get("error") and "exit_code" in said:
+        known["state"] = "Initial"
     if isinstance(said.get("printed"), list):  # checks, of which the engine's came later
         known["printed"] = [entry for entry in said["printed"] if entry.get("name") != "engine"]
     return known | {

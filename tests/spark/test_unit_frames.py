@@ -119,6 +119,20 @@ def test_a_query_has_values_and_only_the_bad_unit_fails(
     assert [row["id"] for row in rows(tmp_path, again)] == [5, 6]
 
 
+def test_segments_are_read_by_no_more_connections_than_allowed(
+    carry_out_wave: CarryOut, database: JdbcRead, tmp_path: Path
+) -> None:
+    busy = "(select count(*) from pg_stat_activity where query like '%pg_sleep%' and state = 'active')"
+    query = f"select 1 as id, {{{{from}}}} as at, {busy} as busy from pg_sleep(0.1)"
+    params = (RangeParam("from", Bounding.LOW, "datetime"),)
+    source = UnitSource("db", replace(database, query=query, max_connections=1), params=params)
+    result = carry_out_wave(wave(tmp_path, source, work("a", 1, 2, 3), work("b", 1, 2, 3)))
+    written = [each for each in result.results if isinstance(each, UnitWritten)]
+    files = {file.path for each in written for file in each.data_files}
+    found = [busy for path in files for busy in pq.read_table(tmp_path / "table" / path).column("busy").to_pylist()]
+    assert (max(found) <= 1, [each.rows for each in written]) == (True, [2, 2])
+
+
 def test_a_table_is_asked_for_the_range_in_the_zone_of_the_source(
     carry_out_wave: CarryOut, database: JdbcRead, postgres: postgres_server.Server, tmp_path: Path
 ) -> None:

@@ -15,8 +15,10 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -34,7 +36,9 @@ from tidegate.reports.status import FailedUnit
 from tidegate.reports.wording import count
 from tidegate.runs.engine import UnitRunner
 from tidegate.runs.pass_ import ANOTHER_RUN, Lane, Pass
+from tidegate.runs.schedule import give_place
 from tidegate.runs.tracker import UnitBound
+from tidegate.sources.connection_slots import connection_slots
 from tidegate.sources.units.inputs import read_units
 from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork, UnitWritten
 from tidegate.specs.locations import Location
@@ -161,8 +165,9 @@ class UnitWalk:
         """One group, from its requests to its commit; also returns its work units that were not begun."""
         change = UnitChange(self._source, self._run.engine, position, plan)
         try:
-            with self._run.take_server_turn():
-                group = change.read(wave, [_work_of(each, units) for each in wave], self._breaker.limit)
+            works = [_work_of(each, units) for each in wave]
+            with self._run.take_server_turn(), self._take_connections(works):
+                group = change.read(wave, works, self._breaker.limit)
             failpoint("runs.read")
             begun = [(work, result) for work, result in zip(wave, group.results, strict=True) if result is not None]
             outcomes = sort_outcomes(self._source.source, begun, plan.now)
@@ -175,6 +180,14 @@ class UnitWalk:
         finally:
             change.lane.drop()
         return position, [work for work, result in zip(wave, group.results, strict=True) if result is None]
+
+    @contextmanager
+    def _take_connections(self, works: Sequence[UnitWork]) -> Iterator[None]:
+        """While inside, the connections of these work units count among those of their database."""
+        stop = self._run.stop
+        with connection_slots(self._source.source.read, stop, partial(give_place, stop)) as slots:
+            slots.resize(min(sum(len(each.segments) for each in works), self._source.parallelism))
+            yield
 
     def _commit_group(
         self, position: Position, plan: UnitPlan, change: UnitChange, group: UnitGroup, outcomes: Outcomes

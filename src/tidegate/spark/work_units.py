@@ -267,6 +267,10 @@ class _FrameJob:
         found: dict[int, list[_UnitPart]] = defaultdict(list)
         if frames:
             rows = union_all(frames)
+            most = getattr(self.wave.source.read, "max_connections", None)
+            if most is not None:
+                # Each partition has a connection of its own; those of one task are read one after the other.
+                rows = rows.coalesce(most)
             put(rows.sparkSession, {COLUMNAR_INPUT: "false"})
             for part in run_tasks(rows, _write_units, task):
                 found[part.number].append(part)
