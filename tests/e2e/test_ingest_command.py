@@ -392,3 +392,20 @@ def test_the_command_is_json_when_asked() -> None:
     write("in/a.csv", "id\n1\n")
     found = json.loads(invoke("in", "lake/t", "--json", "--dry-run").stdout)
     assert (found["pipeline"], found["run"], found["saved"]) == ("t", None, None)
+
+
+def test_a_glob_is_saved_as_a_folder_and_a_pattern() -> None:
+    write("in/a.json", '{"n": 1}\n')
+    write("in/b.csv", "n\n2\n")
+    write("in/old/c.json", '{"n": 3}\n')
+    tidegate.ingest("in/*.json", "lake/t", save=Path("t.yml"))
+    assert rows("lake/t") == 1
+    saved = yaml.safe_load(Path("t.yml").read_text())["pipelines"]["t"]["source"]
+    assert (saved["source_uri"], saved["pattern"]) == ("in/", "/*.json")
+
+
+@pytest.mark.parametrize("place", ["s3:/lake/x", "dbfs:/mnt/x"])
+def test_an_address_without_both_slashes_is_refused(place: str) -> None:
+    for source, table in ((place, "lake/t"), ("in", place)):
+        with raises(ConfigError, place, "write"):
+            tidegate.ingest(source, table)

@@ -19,7 +19,7 @@ from tidegate.experiments.processes import KillRound, SparkRound
 from tidegate.experiments.rounds import FaultCounts, NotExactlyOnce, Round, ScratchRound
 from tidegate.reports.chaos import ChaosLimits, ChaosProgress, ChaosReport
 from tidegate.specs.locations import Location, Options
-from tidegate.storage.options import absolute_uri, split_uri
+from tidegate.storage.options import absolute_uri, check_spelling, split_uri
 from tidegate.storage.stores import open_store
 
 
@@ -40,6 +40,7 @@ def chaos(
     Ends after that many failures and killed processes, or after ``minutes``. ``options`` are the storage options of
     ``uri``; ``keep`` leaves all tables there. Do not use beside other runs in this process.
     """
+    check_spelling(uri)
     bound = Location(absolute_uri(uri, Path.cwd()), Options(options or {}))
     limits = ChaosLimits(failures, kills, spark_kills, minutes)
     return Chaos(

@@ -62,7 +62,7 @@ from tidegate.sources.reader import Reader, Typed, explain
 from tidegate.specs.columns import LoadType, Value, Watermark
 from tidegate.specs.locations import Location
 from tidegate.specs.project import EngineKind, PipelineSpec
-from tidegate.storage.options import absolute_uri
+from tidegate.storage.options import absolute_uri, check_spelling
 from tidegate.tasks.row_task import Batch, RowsWritten, row_task
 
 
@@ -105,6 +105,7 @@ def replay_range(
     bounds = [_value(bound, each, chunk_column) for each in (start, end)]
     asked = ReplayConfig(bounds[0], bounds[1], chunk, save_watermark, chunk_column)
     own = bound.pipeline.sink.table
+    check_spelling(*(() if into is None else (into,)))
     table = own if into is None else replace(own, uri=absolute_uri(into, Path.cwd()))
     written = _into(bound.pipeline, table)
     told = without_secrets(emit, project)

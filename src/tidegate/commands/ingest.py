@@ -28,6 +28,7 @@ from tidegate.config import load as load_text
 from tidegate.config.document import mask_address
 from tidegate.core.columns.state import KIND, decode_columns
 from tidegate.core.files.discovery import ending_of, format_of
+from tidegate.core.files.paths import matches_path
 from tidegate.errors import ConfigError, StorageError, TidegateError
 from tidegate.observe.events import Emit, ignore
 from tidegate.protocol.change import SourceKey
@@ -43,7 +44,7 @@ from tidegate.specs.files import Format, PathSource
 from tidegate.specs.locations import Location, Options, split_address
 from tidegate.specs.masking import Mask, remember
 from tidegate.specs.project import EngineKind, ProjectSpec
-from tidegate.storage.options import absolute_uri
+from tidegate.storage.options import absolute_uri, check_spelling, split_glob
 from tidegate.storage.port import ObjectInfo, ObjectStore
 from tidegate.storage.stores import comparable_uri, open_store, path_inside
 
@@ -211,18 +212,42 @@ def draft_pipeline(
 
 
 def _draft_place(source: str, table: str, options: IngestOptions, base: Path) -> PipelineDraft:
-    """A Delta or Iceberg table, or files."""
-    uri = absolute_uri(source, Path.cwd())
+    """A Delta or Iceberg table, or files; of a glob, the files below its folder that match."""
+    check_spelling(source, table)
+    folder, pattern = _split_glob(source)
+    uri = absolute_uri(folder, Path.cwd())
     store = open_store(Location(uri, Options(options.storage_options)))
     if not store.exists():
-        raise ConfigError((f"{source}: does not exist; give a folder, a bucket or the address of a server",))
-    written = {"source_uri": _as_seen_from(source, base), **options.of(source)}
+        raise ConfigError((f"{folder}: does not exist; give a folder, a bucket or the address of a server",))
+    written = {"source_uri": _as_seen_from(folder, base), **options.of(source)}
+    if pattern is not None:
+        return _draft_files(store, source, table, options, {**written, "pattern": pattern})
     kind = options.format if options.format in TABLE_FORMATS else _table_format(store)
     if kind is not None and options.format in (None, kind):
         found = ("source", f"a {kind.capitalize()} table at {source}")
         return PipelineDraft({"type": kind, **written, **_render_watermark(options)}, (found, *_words(options)))
-    own = path_inside(comparable_uri(uri), comparable_uri(absolute_uri(table, Path.cwd())))
-    files = [each for each in sample_files(store) if not (own and each.path.startswith(f"{own}/"))]
+    return _draft_files(store, source, table, options, written)
+
+
+def _split_glob(source: str) -> tuple[str, str | None]:
+    try:
+        return split_glob(source, Path.cwd()) or (source, None)
+    except ConfigError as error:
+        raise ConfigError((f"{source}: {error.problems[0]}",)) from None
+
+
+def _draft_files(
+    store: ObjectStore, source: str, table: str, options: IngestOptions, written: dict[str, Any]
+) -> PipelineDraft:
+    """The files of ``store``, as ``written`` describes them."""
+    table_at = Location(absolute_uri(table, Path.cwd()), Options(options.storage_options))
+    own = path_inside(comparable_uri(store.location.uri), comparable_uri(table_at.uri))
+    pattern = written.get("pattern")
+
+    def is_meant(path: str) -> bool:
+        return not (own and path.startswith(f"{own}/")) and (pattern is None or matches_path(pattern, path))
+
+    files = sample_files(store, accept=is_meant)
     format, told = _format_of(files, store, options.format, source)
     if options.watermark or options.merge_keys:
         if format not in SCANS:
@@ -230,8 +255,7 @@ def _draft_place(source: str, table: str, options: IngestOptions, base: Path) ->
         lines = {"lines": False} if format is Format.JSON else {}
         read = {"type": SCANS[format], **written, **lines, **_render_watermark(options)}
         return PipelineDraft(read, (("source", f"files at {source}"), ("format", told), *_words(options)))
-    read_from = PathSource("files", Location(uri, Options(options.storage_options)), format=format)
-    table_at = Location(absolute_uri(table, Path.cwd()), Options(options.storage_options))
+    read_from = PathSource("files", store.location, pattern=pattern, format=format)
     columns = path_columns(store, read_from, files, table_at, options.partition_by)
     return PipelineDraft(
         {**written, "format": str(format)},

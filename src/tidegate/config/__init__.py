@@ -27,6 +27,7 @@ from tidegate.config.database_block import (
     table_named,
 )
 from tidegate.config.document import Block, Problem, nearest, parse, sentence
+from tidegate.config.file_source import take_globs_apart
 from tidegate.config.keys import describe_unknown, editor_schema
 from tidegate.config.models import BlockReader
 from tidegate.config.normal_form import normal_form, set_types
@@ -119,9 +120,10 @@ def _load(text: str, origin: str, stem: str, base: Path, env: Mapping[str, str],
     mask = Mask.around(*find_interpolated(written)) | Mask.of(*find_secrets(written))
     remember(mask)
     full, more = normal_form(written, stem, MS_KEYS)
+    globs = take_globs_apart(full, base)
     root, wrong = put_templates(full)
-    model, notices = _read_tree(root, origin, base, foreign, mask, [*problems, *more, *wrong])
-    project = model.project(origin, resolve, notices)
+    model, notices = _read_tree(root, origin, base, foreign, mask, [*problems, *more, *globs.problems, *wrong])
+    project = model.project(origin, resolve, (*globs.notices, *notices))
     project = replace(project, interpolated=tuple(find_interpolated(root)), foreign=foreign)
     blocks = {name: model["pipelines"][name]["sources"][source] for name, source, _ in blocks_in(full)}
     return make_blocks(project, blocks, FileTree(full, origin, base, foreign)) if blocks else project

@@ -5,16 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from tidegate.config.document import FLAGS, Items, Notes, Problem, Scalar, Spot
+from tidegate.config.document import FLAGS, Block, Items, Notes, Problem, Scalar, Spot, mask
 from tidegate.config.models import Context, Model, Parts, dump, fields, make, part
+from tidegate.config.normal_form import FILES, TABLES, tag_of_source
 from tidegate.config.values import LIST, check, duration, glob, refusal, text, texts, word_of
-from tidegate.specs.columns import CsvOptions
+from tidegate.errors import ConfigError
+from tidegate.specs.columns import CsvOptions, TableFormat
 from tidegate.specs.files import Format, Lateness, PathSource, Tracking
 from tidegate.specs.keys import Key
-from tidegate.specs.locations import Location
+from tidegate.specs.locations import CATALOG, Location
 from tidegate.specs.table import SinkSpec
+from tidegate.storage.options import split_glob
 from tidegate.storage.stores import keep_apart
 
 _DURATION = re.compile(r"P(?:(\d{1,6})D)?(?:T(?:(\d{1,6})H)?)?")
@@ -197,6 +201,57 @@ def note_files(source: Spot, notes: Notes) -> None:
     for key in WATERMARK_ONLY:
         if source.has(key):
             notes.notices.append(f"{source.path(key)} has no effect without use_watermark: true")
+
+
+_WITHOUT_GLOB = {
+    TableFormat.DELTA: "a Delta table is one folder; name it",
+    TableFormat.ICEBERG: "an Iceberg table is one folder; name it",
+    TableFormat.PARQUET: "Spark takes names of files alone; write the folder, and the names as 'pattern'",
+}
+
+
+def take_globs_apart(root: Block, base: Path) -> Notes:
+    """Make each ``source_uri`` with a glob a folder and its ``pattern``: stores list folders, and know no globs.
+
+    The source blocks of ``root`` are changed; each gets a notice, or the problem that keeps it from being taken apart.
+    """
+    notes = Notes()
+    for _, pipeline in Spot(root, (), root).each("pipelines"):
+        for _, source in pipeline.each("sources"):
+            if tag_of_source(source.block) in (FILES, "table") and (uri := source.text("source_uri")) is not None:
+                _take_glob_apart(source, uri, base, notes)
+    return notes
+
+
+def _take_glob_apart(source: Spot, uri: Scalar, base: Path, notes: Notes) -> None:
+    try:
+        found = None if uri.startswith(CATALOG) else split_glob(uri, base)
+    except ConfigError as error:
+        notes.add(source.problem(error.problems[0], "source_uri"), (*source.loc, "source_uri"))
+        return
+    if found is None:
+        return
+    place, pattern = found
+    globs = uri.removeprefix(place)
+    written = (uri.raw.removesuffix(globs) or ".") if uri.raw.endswith(globs) else uri.raw
+    # From a variable, the glob cannot be taken out of what the file has.
+    folder = mask(written) if written != uri.raw else f"{mask(written)} without {mask(globs)!r}"
+    lines = f"source_uri: {folder} and pattern: {mask(pattern)!r}"
+    given, kind = source.text("pattern"), str(source.text("type") or FILES)
+    refused = _WITHOUT_GLOB.get(TableFormat(kind)) if kind in TABLES else None
+    if refused is None and given is not None and given != pattern:
+        refused = f"it is given together with 'pattern'; write {lines}, or a 'pattern' that means both"
+    if refused is None and source.has("partition_filter"):
+        plain = f"source_uri: {folder} and pattern: {mask(pattern.rpartition('/')[2])!r}"
+        refused = f"the folders of 'partition_filter' begin at source_uri, and a glob is in their place; write {plain}"
+    if refused is not None:
+        notes.add(source.problem(f"has a glob; {refused}", "source_uri"), (*source.loc, "source_uri"))
+        return
+    line = source.block.lines["source_uri"]
+    source.block["source_uri"] = Scalar(place, written, uri.line, quoted=uri.quoted, variables=uri.variables)
+    source.block.put("pattern", Scalar(pattern, pattern, uri.line, quoted=True), line)
+    if given is None:
+        notes.notices.append(f"{source.path('source_uri')} has a glob and is read as {lines}")
 
 
 def fields_of(template: str) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from tidegate.specs.files import Lateness
 from tidegate.specs.locations import CATALOG, Location, Options, Secret
 from tidegate.specs.masking import MASK
 from tidegate.specs.units import Span
+from tidegate.storage.options import describe_misspelling
 
 VARIABLE = re.compile(r"\{\{\s*(.*?)\s*\}\}")
 NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
@@ -264,6 +265,8 @@ def address(value: object) -> str:
     # Made from `table`, the name of a table; a catalog knows the address.
     if where.startswith(CATALOG):
         return where
+    if wrong := describe_misspelling(where):
+        raise refusal(wrong)
     scheme, found, rest = where.partition("://")
     scheme = scheme.lower()
     if found and scheme not in _SCHEMES:
@@ -277,6 +280,8 @@ def address(value: object) -> str:
         raise refusal("contains '?' or '#'", "put settings into storage_options")
     if found and scheme != "file" and not authority:
         raise refusal("names no bucket", f"allowed: {scheme}://bucket/prefix")
+    if scheme != "file" and re.search(r"[*\[\]{}]", authority if found else ""):
+        raise refusal("has a glob in the name of the bucket", "give each bucket a source of its own")
     return where
 
 
@@ -288,8 +293,8 @@ def glob(value: object) -> str:
         compile_glob(pattern)
     except re.error:
         raise refusal("is not a glob", "allowed: text with *, **, ?, [a-z]") from None
-    if pattern.startswith("/"):
-        raise refusal("starts with '/'", "allowed: a name, or a path below source_uri")
+    if pattern.startswith("//") or pattern == "/":
+        raise refusal("is not a path below source_uri", "allowed: a name, or a path such as /*.csv or old/*.csv")
     return pattern
 
 

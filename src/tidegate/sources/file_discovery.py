@@ -605,10 +605,16 @@ class NameOrder:
         return f"{verdict} ({self.shape} names, {self.files} files{share}{shown})"
 
 
-def sample_files(store: ObjectStore, count: int = SAMPLE, *, scope: Scope | None = None) -> list[ObjectInfo]:
-    """The first ``count`` files that a listing shows, without internal ones."""
+def sample_files(
+    store: ObjectStore,
+    count: int = SAMPLE,
+    *,
+    scope: Scope | None = None,
+    accept: Callable[[str], bool] = lambda path: True,
+) -> list[ObjectInfo]:
+    """The first ``count`` files that a listing shows and ``accept`` takes by their path, without internal ones."""
     visible = (info for info in store.list(scope=scope) if not any(part[0] in "_." for part in info.path.split("/")))
-    return list(islice(visible, count))
+    return list(islice((info for info in visible if accept(info.path)), count))
 
 
 def shape_of(name: str) -> Shape:

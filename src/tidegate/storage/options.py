@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping
 from datetime import timedelta
 from difflib import get_close_matches
+from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
@@ -160,6 +161,81 @@ def absolute_uri(uri: str, base: Path) -> str:
         return f"file:///{rest.removeprefix('//').removeprefix('localhost').strip('/')}".rstrip("/")
     plain = scheme if scheme in ("abfs", "abfss") else ALIASES.get(scheme, scheme)
     return f"{plain}:{rest}".rstrip("/")
+
+
+def describe_misspelling(uri: str) -> str:
+    """What is wrong with an address that has a scheme but not ``://``; empty for every other.
+
+    ``file:/path`` is right, as in Hadoop. Without this check ``s3:/lake/x`` would be a folder of this machine.
+
+    >>> describe_misspelling("s3:/lake/x")
+    "has one slash after 's3:'; write s3://lake/x"
+    """
+    scheme, found, rest = uri.partition(":")
+    name = scheme.lower()
+    if not found or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]+", scheme) or name in ("file", "jdbc"):
+        return ""
+    if name == "dbfs":
+        path = rest.strip("/")
+        return f"is a path of Databricks' own file system; write /dbfs/{path}, or the address of the bucket behind it"
+    if rest.startswith("//") or not (rest.startswith("/") or name in (*SCHEMES, *ALIASES)):
+        return ""
+    if name in (*SCHEMES, *ALIASES):
+        slashes = "one slash" if rest.startswith("/") else "no slashes"
+        return f"has {slashes} after {scheme + ':'!r}; write {scheme}://{rest.lstrip('/')}"
+    known = ", ".join(f"{each}://" for each in SCHEMES)
+    return f"begins like an address, and {scheme + ':'!r} is no store; write one of {known}, or ./{uri} for a folder"
+
+
+def check_spelling(*uris: str) -> None:
+    """Raise :class:`ConfigError` for an address of the command line that has a scheme but not ``://``."""
+    for uri in uris:
+        if wrong := describe_misspelling(uri):
+            raise ConfigError((f"{uri}: {wrong}",))
+
+
+_GLOB = re.compile(r"\*|\?(?![^/]*=)|\[!?\]?[^\]/]+\]")
+_BRACES = re.compile(r"(?<!\{)\{[^{}/]*,[^{}/]*\}")
+
+
+def split_glob(uri: str, base: Path) -> tuple[str, str] | None:
+    """The folder and the pattern of an address that has a glob in it.
+
+    None for every other address, and for the very name of a file or folder of this machine. Raises
+    :class:`ConfigError` for a glob that cannot be taken apart.
+
+    >>> split_glob("s3://lake/raw/*.csv", Path("/srv"))
+    ('s3://lake/raw/', '/*.csv')
+    >>> split_glob("data/2026-*/", Path("/srv"))
+    ('data/', '2026-*/**')
+    """
+    is_address = "://" in uri
+    start = uri.index("/", uri.index("://") + 3) + 1 if is_address and "/" in uri.partition("://")[2] else 0
+    levels = uri[start:].split("/") if start or not is_address else []
+    first = next((at for at, level in enumerate(levels) if _GLOB.search(level) or _BRACES.search(level)), None)
+    if first is None or _exists_literally(uri, base):
+        return None
+    place, globs = uri[:start] + "".join(f"{level}/" for level in levels[:first]), levels[first:]
+    if any(_BRACES.search(level) for level in globs):
+        raise ConfigError(("has {…,…} in it, which no glob here has; use *, or give each alternative a source",))
+    last = globs[-1]
+    if last and last != "**" and "." not in re.sub(r"\[[^\]]*\]", "", last) and "=" not in last:
+        names = "/".join(globs) if len(globs) > 1 else f"/{last}"
+        files = f"for files write source_uri: {place or '.'} and pattern: {names!r}"
+        folders = f"for the files of folders end it with '/'; {place or './'} alone reads everything there"
+        raise ConfigError((f"ends in {last!r}, which may mean files or folders; {files}; {folders}",))
+    if last != "**" and "." not in last:
+        globs = [*(globs if last else globs[:-1]), "**"]
+    pattern = "/".join(globs)
+    if is_address:
+        # A pattern is compared with names as they are, and what was encoded is no wildcard.
+        pattern = re.sub(r"(?:%[0-9A-Fa-f]{2})+", lambda found: escape(unquote(found[0])), pattern)
+    return place or ".", pattern if "/" in pattern or pattern == "**" else f"/{pattern}"
+
+
+def _exists_literally(uri: str, base: Path) -> bool:
+    absolute = absolute_uri(uri, base)
+    return absolute.startswith("file://") and os.path.lexists(unquote(absolute.removeprefix("file://")))
 
 
 def scheme_of(uri: str) -> str:

@@ -105,7 +105,7 @@ def sink_with(line: str) -> str:
         ("exclude: [[a]]", "single"),
         ("pattern: ''", "control"),
         ("pattern: '[z-a]'", "glob"),
-        ("pattern: /a/*.json", "'/' … source_uri"),
+        ("pattern: //a/*.json", "source_uri … /*.csv"),
         ("exclude: [ok, '[z-a]']", "glob"),
         ("type: file", "jdbc … http … 'files'"),
         ("storage_options: [a]", "texts"),

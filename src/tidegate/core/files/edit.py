@@ -175,7 +175,7 @@ class Selection:
         if self.directory is not None:
             return self.directory
         fixed: list[str] = []
-        for level in (self.pattern or "").split("/")[:-1]:
+        for level in (self.pattern or "").removeprefix("/").split("/")[:-1]:
             if _WILD & set(level):
                 break
             fixed.append(level)

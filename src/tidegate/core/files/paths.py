@@ -337,12 +337,17 @@ def _translate_token(token: str) -> str:
 
 
 def matches_path(pattern: str, path: str) -> bool:
-    """Match the file name, or the whole path if the pattern has a ``/``."""
-    return compile_glob(pattern).fullmatch(path if "/" in pattern else path.rpartition("/")[2]) is not None
+    """Match the file name, or the whole path if the pattern has a ``/``, which may also be its first character.
+
+    >>> matches_path("*.csv", "old/a.csv"), matches_path("/*.csv", "old/a.csv"), matches_path("/*.csv", "a.csv")
+    (True, False, True)
+    """
+    whole = "/" in pattern
+    return compile_glob(pattern.removeprefix("/")).fullmatch(path if whole else path.rpartition("/")[2]) is not None
 
 
 def matches_any_level(pattern: str, path: str) -> bool:
     """Match the path as a whole or, for a pattern without ``/``, any of its levels."""
     if "/" in pattern:
-        return compile_glob(pattern).fullmatch(path) is not None
+        return compile_glob(pattern.removeprefix("/")).fullmatch(path) is not None
     return any(compile_glob(pattern).fullmatch(level) for level in path.split("/"))
