@@ -50,6 +50,20 @@ def test_the_mirror_is_plain_json_for_whoever_gets_the_object(bucket: Bucket, s3
     assert shown["partition_watermarks"] == {f"date=2026-01-28/hour={hour}": "4 ü+%41.ndjson" for hour in (11, 12)}
 
 
+def test_every_storage_option_may_come_from_the_environment(
+    bucket: Bucket, s3: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = json.loads(bucket.config.read_text())
+    for block in ("source", "sink"):
+        del written["pipelines"]["events"][block]["storage_options"]
+    bucket.config.write_text(json.dumps(written))
+    for name, value in s3.options.items():
+        monkeypatch.setenv(name, value)
+    project = load(bucket.config)
+    assert Loop(project, InProcessEngine(), 2).once(project.pipelines).ok
+    bucket.assert_exactly_once()
+
+
 def test_runs_started_together_on_s3_write_every_row_once(bucket: Bucket) -> None:
     runs = [scripts.start(WORKER, bucket.config) for _ in range(3)]
     assert [run.wait() for run in runs] == [0, 0, 0]

@@ -40,7 +40,7 @@ from tidegate.specs.foreign import Foreign
 from tidegate.specs.masking import Mask, remember
 from tidegate.specs.project import PipelineSpec, ProjectSpec, TableBlock
 from tidegate.specs.table_block import TableRefusal
-from tidegate.storage.options import absolute_uri
+from tidegate.storage.options import absolute_uri, secrets_of_environment
 from tidegate.storage.stores import comparable_uri
 
 __all__ = ["expand", "json_schema", "load", "select", "show"]
@@ -117,7 +117,7 @@ def _load(text: str, origin: str, stem: str, base: Path, env: Mapping[str, str],
     if written is None:
         raise _error(origin, problems)
     # Before anything is said about the file, and whether it loads or not.
-    mask = Mask.around(*find_interpolated(written)) | Mask.of(*find_secrets(written))
+    mask = Mask.around(*find_interpolated(written)) | Mask.of(*find_secrets(written), *secrets_of_environment(env))
     remember(mask)
     full, more = normal_form(written, stem, MS_KEYS)
     globs = take_globs_apart(full, base)

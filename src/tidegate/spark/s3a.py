@@ -15,7 +15,7 @@ from tidegate.errors import EnvironmentProblem
 from tidegate.spark.jars import CLASS, SETTING
 from tidegate.spark.session import VARIABLE
 from tidegate.specs.locations import Location, split_address
-from tidegate.storage.options import of_scheme, split_uri
+from tidegate.storage.options import of_scheme, pick_option, split_uri
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,8 +51,9 @@ def settings(location: Location, environment: Mapping[str, str]) -> dict[str, st
     'eu-central-1'
     """
     _, bucket, _ = split_uri(location.uri)
-    given = {name.lower(): value for name, value in environment.items()} | of_scheme(location.options, "s3")
-    meant = {ours: value for ours, names in _NAMES.items() for value in [_first(given, names)] if value}
+    given = of_scheme(location.options, "s3")
+    picked = {ours: pick_option(names, given, environment) for ours, names in _NAMES.items()}
+    meant = {ours: value for ours, value in picked.items() if value}
     in_host = meant.get("in_host", "").lower() in _TRUE
     # The log store relies on it (decision 0015); a cluster's own settings must not turn it off for this bucket.
     chosen = {"create.conditional.enabled": "true", **_credentials(meant)}
@@ -111,10 +112,6 @@ def check_writing(session: SparkSession, location: Location) -> None:
             f"start again; in a session of your own, set {SETTING} to {CLASS} and add the jars that "
             "`python -m tidegate.spark.jars` names to spark.jars",
         )
-
-
-def _first(given: Mapping[str, str], names: tuple[str, ...]) -> str | None:
-    return next((given[name] for name in names if given.get(name)), None)
 
 
 def _credentials(meant: Mapping[str, str]) -> dict[str, str]:

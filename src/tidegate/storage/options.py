@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from difflib import get_close_matches
 from glob import escape
@@ -71,12 +71,28 @@ _SECRET_WORDS = ("secret", "key", "token", "password", "credential", "sas")
 
 
 def client_settings(options: Options, scheme: str) -> ClientConfig:
-    """Settings of the HTTP client: bounded times, which options may change, also under names of the scheme."""
+    """Settings of the HTTP client: bounded times, which options may change, also under names of the scheme.
+
+    Under those names the environment may change them, too: clients take what else is there by themselves, but not
+    these, once they are given any.
+    """
     settings: dict[str, Any] = {"connect_timeout": "5s", "timeout": "60s"}
     given = {name.lower(): value for name, value in options.items()}
+    for prefix in FAMILIES[scheme]:
+        around = {name: os.environ.get(f"{prefix}{name}".upper()) for name in _CLIENT}
+        settings |= {name: value for name, value in around.items() if value}
     for prefix in ("", *FAMILIES[scheme]):
         settings |= {name: given[prefix + name] for name in _CLIENT if prefix + name in given}
     return settings  # type: ignore[return-value]  # a TypedDict whose keys were checked above
+
+
+def pick_option(names: Sequence[str], *places: Mapping[str, str]) -> str | None:
+    """The first of ``names`` (in lower case) that has a value in the first of ``places`` that has any of them."""
+    for place in places:
+        given = {name.lower(): value for name, value in place.items()}
+        if found := next((given[name] for name in names if given.get(name)), None):
+            return found
+    return None
 
 
 def retries(options: Options) -> RetryConfig:
@@ -132,7 +148,21 @@ def unknown_option(uri: str, scheme: str, config: Mapping[str, str], error: Exce
 
 
 def secrets(options: Options) -> tuple[str, ...]:
-    """Values that must never be shown."""
+    """Values that must never be shown: those of options, and those of the environment, which clients take as well."""
+    return (*_held_secrets(options), *secrets_of_environment(os.environ))
+
+
+def secrets_of_environment(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The credentials of stores among the variables of the environment."""
+    families = tuple(prefix.upper() for prefixes in FAMILIES.values() for prefix in prefixes)
+    # The path of a file with credentials is none.
+    others = ("_FILE", "_APPLICATION_CREDENTIALS")
+    return _held_secrets(
+        {name: value for name, value in environment.items() if name.startswith(families) and not name.endswith(others)}
+    )
+
+
+def _held_secrets(options: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(
         value for name, value in options.items() if value and any(word in name.lower() for word in _SECRET_WORDS)
     )

@@ -28,7 +28,7 @@ from tidegate.core.files.discovery import Reason
 from tidegate.errors import ObjectMissing, StorageError
 from tidegate.specs.locations import Location
 from tidegate.specs.masking import Mask
-from tidegate.storage.options import of_scheme, scheme_of, secrets, split_uri
+from tidegate.storage.options import of_scheme, pick_option, scheme_of, secrets, split_uri
 from tidegate.storage.port import (
     PAGE,
     BufferedOutput,
@@ -88,14 +88,18 @@ def is_odd(key: str) -> bool:
 def _client(location: Location) -> S3FileSystem:
     from pyarrow.fs import S3FileSystem
 
-    given = of_scheme(location.options, "s3")
-    scheme, _, host = (given.get("aws_endpoint_url") or given.get("aws_endpoint") or "").rpartition("://")
+    places = (of_scheme(location.options, "s3"), os.environ)
+
+    def pick(*names: str) -> str | None:
+        return pick_option(names, *places)
+
+    scheme, _, host = (pick("aws_endpoint_url_s3", "aws_endpoint_url", "aws_endpoint") or "").rpartition("://")
     return S3FileSystem(
-        access_key=given.get("aws_access_key_id"),
-        secret_key=given.get("aws_secret_access_key"),
-        session_token=given.get("aws_session_token") or given.get("aws_token"),
-        anonymous=given.get("aws_skip_signature", "").lower() in ("true", "1"),
-        region=given.get("aws_region") or given.get("aws_default_region"),
+        access_key=pick("aws_access_key_id"),
+        secret_key=pick("aws_secret_access_key"),
+        session_token=pick("aws_session_token", "aws_token"),
+        anonymous=(pick("aws_skip_signature") or "").lower() in ("true", "1"),
+        region=pick("aws_region", "aws_default_region"),
         scheme=scheme or None,
         endpoint_override=host.rstrip("/") or None,
     )

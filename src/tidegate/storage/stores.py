@@ -19,7 +19,15 @@ from tidegate.specs.locations import Location
 from tidegate.specs.project import ProjectSpec
 from tidegate.storage.local import LocalStore
 from tidegate.storage.memory import MemoryStore, space
-from tidegate.storage.options import check_endpoints, client_settings, of_scheme, retries, split_uri, unknown_option
+from tidegate.storage.options import (
+    FAMILIES,
+    check_endpoints,
+    client_settings,
+    of_scheme,
+    retries,
+    split_uri,
+    unknown_option,
+)
 from tidegate.storage.port import ObjectStore
 
 if TYPE_CHECKING:
@@ -61,9 +69,12 @@ def _remote(location: Location, scheme: str, authority: str, path: str) -> Objec
     except UnknownConfigurationKeyError as error:
         raise unknown_option(location.uri, scheme, config, error) from None
     except (BaseError, ValueError) as error:
+        prefixes = tuple(map(str.upper, FAMILIES[scheme]))
+        names = dict.fromkeys((*map(str.upper, config), *sorted(each for each in os.environ if each.startswith(prefixes))))
         raise StorageError(
-            f"{location.uri}: cannot create a {scheme}:// client from the storage options ({type(error).__name__})",
-            f"check the values of {', '.join(map(str.upper, config)) or 'the environment variables'}",
+            f"{location.uri}: cannot create a {scheme}:// client from the storage options and the environment "
+            f"({type(error).__name__})",
+            f"check the values of {', '.join(names) or 'the environment variables'}",
         ) from None
     return RemoteStore(location, client)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from datetime import timedelta
@@ -9,12 +10,23 @@ from pathlib import Path
 
 import pytest
 
+from support.canary import CANARY
 from support.errors import raises
 from tidegate.errors import StorageError, StorageUnavailable
 from tidegate.specs.locations import Location, Options
 from tidegate.storage import memory
-from tidegate.storage.options import absolute_uri, retries, retry_options, split_uri
+from tidegate.storage.options import (
+    absolute_uri,
+    client_settings,
+    pick_option,
+    retries,
+    retry_options,
+    secrets,
+    split_uri,
+)
 from tidegate.storage.stores import open_store
+
+CLOSED = "http://127.0.0.1:1"
 
 
 @pytest.mark.parametrize(
@@ -151,6 +163,61 @@ def test_plain_http_must_be_allowed_by_the_option_of_that_cloud(uri: str, endpoi
     allowed = open_store(Location(uri, Options({**store.location.options, remedy: "true"})))
     with raises(StorageUnavailable, "x/a", "network"):
         allowed.head("a")
+
+
+@pytest.mark.parametrize(
+    ("uri", "around"),
+    [
+        ("s3://lake/x", {"AWS_ENDPOINT_URL": CLOSED, "AWS_SKIP_SIGNATURE": "true", "AWS_ALLOW_HTTP": "true"}),
+        (
+            "az://box/x",
+            {
+                "AZURE_STORAGE_ENDPOINT": CLOSED,
+                "AZURE_STORAGE_ACCOUNT_NAME": "account",
+                "AZURE_STORAGE_ACCOUNT_KEY": "a2V5",
+                "AZURE_ALLOW_HTTP": "true",
+            },
+        ),
+        (
+            "gs://lake/x",
+            {
+                "GOOGLE_SERVICE_ACCOUNT_KEY": json.dumps(
+                    {"gcs_base_url": CLOSED, "disable_oauth": True}
+                    | dict.fromkeys(("client_email", "private_key", "private_key_id"), "")
+                ),
+                "GOOGLE_ALLOW_HTTP": "true",
+            },
+        ),
+    ],
+)
+def test_every_option_may_come_from_the_environment(
+    uri: str, around: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in around.items():
+        monkeypatch.setenv(name, value)
+    with raises(StorageUnavailable, f"{uri}/a", "network"):
+        open_store(Location(uri, Options({"max_retries": "0"}))).head("a")
+    (allows,) = (name for name in around if name.endswith("ALLOW_HTTP"))
+    monkeypatch.setenv(allows, "perhaps")
+    with raises(StorageError, uri, allows):
+        open_store(Location(uri))
+
+
+def test_options_precede_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_TIMEOUT", "7s")
+    monkeypatch.setenv("AZURE_TIMEOUT", "8s")
+    assert client_settings(Options({}), "s3")["timeout"] == "7s"
+    assert client_settings(Options({"aws_timeout": "9s"}), "s3")["timeout"] == "9s"
+    assert pick_option(("aws_endpoint_url", "aws_endpoint"), {"AWS_ENDPOINT": "a"}, {"AWS_ENDPOINT_URL": "b"}) == "a"
+
+
+def test_credentials_of_the_environment_are_secrets_and_names_of_files_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", CANARY)
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", "/run/token")
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/etc/key.json")
+    found = secrets(Options({"AWS_SESSION_TOKEN": "given"}))
+    assert {CANARY, "given"} <= set(found)
+    assert not {"/run/token", "/etc/key.json"} & set(found)
 
 
 def test_other_clouds_open_without_a_request() -> None:
