@@ -108,6 +108,13 @@ def test_the_demo_plays_without_java(machine: Machine) -> None:
     assert told["ok"]
 
 
+def test_the_demo_prints_what_its_commands_print(machine: Machine) -> None:
+    shown = machine.tidegate("demo", "d", "--engine", "local", "-q")
+    assert "$ tidegate status d/tidegate.yml\n" + machine.tidegate("status", "d/tidegate.yml") in shown
+    (headings, *_) = machine.tidegate("run", "d/tidegate.yml", "-q").splitlines()
+    assert f"$ tidegate run d/tidegate.yml\n{headings}\n" in shown
+
+
 @pytest.mark.parametrize("command", [("demo", "d"), ("ingest", "landing", "lake/p"), ("run", "p.yml")], ids=" ".join)
 def test_without_java_one_sentence_names_the_local_engine(machine: Machine, command: tuple[str, ...]) -> None:
     (machine.folder / "sitecustomize.py").unlink()

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from shlex import quote
 
 from tidegate.commands.project import load, on_engine, open_engine
 from tidegate.commands.run import run_on
@@ -24,7 +25,7 @@ from tidegate.observe.events import Emit, ignore
 from tidegate.protocol.delta import query
 from tidegate.reports.project import DemoReport, DemoStep
 from tidegate.reports.run import RunReport
-from tidegate.reports.status import SourceStatus
+from tidegate.reports.status import SourceStatus, Statuses
 from tidegate.spark.jars import find_java
 from tidegate.spark.session import active_session
 from tidegate.specs.locations import Location
@@ -52,9 +53,9 @@ def demo(
 
         def run_again(config: Path) -> RunReport:
             opened.prepare()
-            return run_on(on_engine(load(config), engine), None, "once", emit, flag, opened)
+            return run_on(on_engine(load(config)), None, "once", emit, flag, opened)
 
-        return Demo(folder or Path("tidegate-demo"), run_again, status, show).play()
+        return Demo(folder or Path("tidegate-demo"), run_again, status, show, engine).play()
 
 
 EVENTS = ("view", "search", "basket", "purchase", "return")
@@ -155,8 +156,10 @@ class Demo:
         run: Callable[[Path], RunReport],
         status: Callable[[Path], tuple[SourceStatus, ...]],
         show: Callable[[DemoStep], None],
+        engine: str | None = None,
     ) -> None:
         self._folder = folder
+        self._engine = engine
         self._config = folder / "tidegate.yml"
         self._run = run
         self._status = status
@@ -175,10 +178,10 @@ class Demo:
         )
         self._more_arrives()
         self._ingest("Ingest again", "Only the new files and the late one are read.")
-        self._ingest("Nothing new", "A third run finds nothing; the sources are idle, and Spark is not asked.")
+        self._ingest("Nothing new", "A third run finds nothing; the sources are idle.")
         self._show_status()
         ok = self._prove()
-        commands = tuple(f"tidegate {name} {self._config}" for name in ("plan", "status", "run", "doctor"))
+        commands = tuple(map(self._command, ("plan", "status", "run", "doctor")))
         seconds = time.monotonic() - started
         return DemoReport(str(self._folder), str(self._config), tuple(self._steps), ok, seconds, commands)
 
@@ -194,7 +197,8 @@ class Demo:
             shutil.rmtree(self._folder)
         self._folder.mkdir(parents=True, exist_ok=True)
         (self._folder / MARKER).touch()
-        self._config.write_text(CONFIG)
+        # Into the file, so that the commands that are shown do the same on the same engine.
+        self._config.write_text(CONFIG if self._engine is None else f"engine: {self._engine}\n{CONFIG}")
 
     def _arrive(self) -> None:
         for number, region in enumerate(("asia", "europe")):
@@ -217,36 +221,17 @@ class Demo:
 
     def _ingest(self, title: str, text: str) -> None:
         report = self._run(self._config)
-        rows = tuple(
-            (
-                f"{each.pipeline}/{each.source}",
-                each.state,
-                f"{each.files:,}",
-                f"{each.rows:,}",
-                f"{each.commits}",
-                each.watermark or "-",
-            )
-            for each in report.sources
-        )
         failed = [each.error for each in report.sources if each.error]
         if failed:
             raise TidegateError(failed[0])
-        columns = ("source", "state", "files", "rows", "commits", "watermark")
-        self._tell(DemoStep(title, text, f"tidegate run {self._config}", columns, rows))
+        self._tell(DemoStep(title, text, self._command("run"), report=report))
 
     def _show_status(self) -> None:
-        rows = tuple(
-            (
-                f"{each.pipeline}/{each.source}",
-                each.state,
-                f"{each.version}",
-                f"{each.backlog_files}",
-                f"{each.open_partitions}",
-            )
-            for each in self._status(self._config)
-        )
-        columns = ("source", "state", "commits", "backlog", "open partitions")
-        self._tell(DemoStep("Status", "", f"tidegate status {self._config}", columns, rows))
+        text = "State, watermark and backlog of each source, without Spark."
+        self._tell(DemoStep("Status", text, self._command("status"), report=Statuses(self._status(self._config))))
+
+    def _command(self, name: str) -> str:
+        return f"tidegate {name} {quote(str(self._config))}"
 
     def _prove(self) -> bool:
         table = Location(absolute_uri("lake/events", self._folder.resolve()))

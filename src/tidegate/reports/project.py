@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tidegate.reports.page import Block, Cell, Column, Fit, Gap, Heading, Style, after_gap, facts, line, tabulate
@@ -34,16 +34,20 @@ class InitReport(Report):
 
 @dataclass(frozen=True, slots=True)
 class DemoStep(Report):
-    """One step of the demo: title, text, the command that does the same, and a table to show."""
+    """One step of the demo: title and text, then a table, or a command with the report that it gave.
+
+    A ``command`` is ``tidegate NAME CONFIG``.
+    """
 
     title: str
     text: str = ""
     command: str = ""
     columns: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
+    report: Report | None = None
 
     def describe(self, view: View) -> Iterator[Block]:
-        """Yield the title, the text, the command and the table."""
+        """Yield the title, the text, the command and what it prints, or the table."""
         yield Heading(self.title)
         yield from map(line, self.text.splitlines())
         if self.command:
@@ -51,6 +55,8 @@ class DemoStep(Report):
         if self.columns:
             columns = [_column(title, [row[index] for row in self.rows]) for index, title in enumerate(self.columns)]
             yield tabulate(columns, self.rows)
+        if self.report is not None:
+            yield from self.report.describe(replace(view, config=self.command.split(" ", 2)[-1]))
         yield Gap()
 
 
