@@ -409,3 +409,26 @@ def test_an_address_without_both_slashes_is_refused(place: str) -> None:
     for source, table in ((place, "lake/t"), ("in", place)):
         with raises(ConfigError, place, "write"):
             tidegate.ingest(source, table)
+
+
+def test_hints_name_no_configuration_that_was_not_saved() -> None:
+    write("in/a.json", '{"n": 1}\nnot JSON\n')
+    first = CliRunner().invoke(cli, ["ingest", "in", "lake/t"])
+    assert "tidegate dlq list CONFIG -p t" in first.stdout
+    assert "CONFIG is the configuration below, once it is saved" in first.stdout
+    write("in/b.json", "not JSON\n")
+    saved = CliRunner().invoke(cli, ["ingest", "in", "lake/t", "--save", "t.yml"])
+    assert "tidegate dlq list t.yml -p t" in saved.stdout
+    assert "once it is saved" not in saved.stdout
+
+
+def test_a_format_is_given_in_the_words_of_the_configuration() -> None:
+    write("in/a.txt", '{"n": 1}\n')
+    assert CliRunner().invoke(cli, ["ingest", "in", "lake/t", "--format", "ndjson", "--dry-run"]).exit_code == 0
+
+
+def test_what_an_engine_cannot_do_is_told_by_the_key() -> None:
+    write("in/a.csv", "n\n1\n")
+    with pytest.raises(ConfigError) as caught:
+        tidegate.ingest("in", "lake/t", IngestOptions(watermark=("n",), merge_keys=("n",)), engine="local")
+    assert str(caught.value).startswith("pipelines.t.sink.load_type: merge_upsert needs Spark")

@@ -97,7 +97,7 @@ def demo(invocation: Invocation, folder: Path | None, engine: str | None) -> int
 @click.option(
     "--format",
     metavar="FORMAT",
-    type=click.Choice([*Format, "delta", "iceberg"]),
+    type=click.Choice([*(each.value for each in Format), "delta", "iceberg"]),
     help="The format of the files, if not recognised.",
 )
 @click.option(

@@ -24,6 +24,7 @@ import yaml
 from tidegate.commands.path_columns import path_columns
 from tidegate.commands.project import load, load_asking, on_engine
 from tidegate.commands.run import run
+from tidegate.config import IN_MEMORY
 from tidegate.config import load as load_text
 from tidegate.config.document import mask_address
 from tidegate.core.columns.state import KIND, decode_columns
@@ -141,7 +142,7 @@ def ingest(
     if save is not None and not save.absolute().parent.is_dir():
         raise ConfigError((f"{save}: its folder does not exist; create it, or give --save another file",))
     base = Path.cwd() if save is None else save.absolute().parent
-    with _without_credentials(source, table):
+    with _without_credentials(source, table), _without_lines():
         draft = draft_pipeline(source, table, options, base, engine)
         draft = replace(draft, secrets={**draft.secrets, **options.storage_options})
         name = options.name or _name_of(table)
@@ -176,12 +177,17 @@ def _without_credentials(*addresses: str) -> Iterator[None]:
         raise mask.error(error) from mask.cause(error.__cause__)
 
 
-def _load(text: str, draft: PipelineDraft, base: Path) -> ProjectSpec:
-    """Load the draft; problems name the key, since nobody has seen the lines of this file."""
+@contextmanager
+def _without_lines() -> Iterator[None]:
+    """While inside, problems of the draft name the key alone: nobody has seen this file and its lines."""
     try:
-        return load_text(text, env={**os.environ, **draft.secrets}, base=base)
+        yield
     except ConfigError as error:
-        raise ConfigError(tuple(re.sub(r"^<text>:\d+: ", "", each) for each in error.problems)) from None
+        raise ConfigError(tuple(re.sub(rf"^{IN_MEMORY}:(?:\d+:)? ", "", each) for each in error.problems)) from None
+
+
+def _load(text: str, draft: PipelineDraft, base: Path) -> ProjectSpec:
+    return load_text(text, env={**os.environ, **draft.secrets}, base=base)
 
 
 def draft_pipeline(

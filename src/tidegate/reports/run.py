@@ -142,7 +142,12 @@ class IngestReport(Report):
     def describe(self, view: View) -> Iterator[Block]:
         """Yield the result of the run, and the configuration that does the same."""
         if self.run is not None:
-            yield from self.run.describe(View(config=quote(self.saved or NOT_SAVED)))
+            # Without a file, hints name the placeholder of the help texts: nobody can run a command on no file.
+            told = View() if self.saved is None else View(config=quote(self.saved))
+            shown = tuple(self.run.describe(told))
+            yield from shown
+            if self.saved is None and any(isinstance(each, Line) and told.config in each.text.text for each in shown):
+                yield line(f"{told.config} is the configuration below, once it is saved", label="note")
             yield Gap()
         yield Heading(f"As a configuration ({self.saved or f'not saved: add --save {NOT_SAVED}'})")
         yield Gap()

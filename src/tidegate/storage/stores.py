@@ -70,7 +70,9 @@ def _remote(location: Location, scheme: str, authority: str, path: str) -> Objec
         raise unknown_option(location.uri, scheme, config, error) from None
     except (BaseError, ValueError) as error:
         prefixes = tuple(map(str.upper, FAMILIES[scheme]))
-        names = dict.fromkeys((*map(str.upper, config), *sorted(each for each in os.environ if each.startswith(prefixes))))
+        names = dict.fromkeys(
+            (*map(str.upper, config), *sorted(each for each in os.environ if each.startswith(prefixes)))
+        )
         raise StorageError(
             f"{location.uri}: cannot create a {scheme}:// client from the storage options and the environment "
             f"({type(error).__name__})",
