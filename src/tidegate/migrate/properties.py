@@ -291,7 +291,7 @@ LEFT: dict[str, str] = {
     "ms.csv.column.projection": "schema.fields chooses columns, csv.columns names them",
     "ms.csv.default.field.type": "declare the columns in schema.fields",
     "ms.derived.fields": "derive columns with transform.sql, in a second pipeline that reads the table",
-    "ms.encryption.fields": "fields are not encrypted; leave them out of schema.fields",
+    "ms.encryption.fields": "fields are not encrypted: a job that encrypts some is refused",
     **dict.fromkeys(("ms.enable.cleansing", "ms.schema.cleansing"), "columns keep the names of the source"),
     "ms.enable.schema.based.filtering": "schema.fields limits the columns; without it all are written",
     "ms.extract.preprocessor.parameters": "Tidegate decrypts no files; decrypt them first",

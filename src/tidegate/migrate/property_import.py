@@ -156,6 +156,9 @@ def _refuse_other_jobs(given: Given) -> None:
     for each in given.data("ms.secondary.input", list):
         if isinstance(each, dict) and str(each.get("category", "")).lower() == "payload":
             given.refuse("ms.secondary.input", "the job sends rows to a server; allowed: jobs that read from one")
+    if given.has("ms.encryption.fields"):
+        reason = "the job encrypts these fields, and Tidegate would write them as plain text"
+        given.refuse("ms.encryption.fields", f"{reason}; remove the line if that is right, and the fields if not")
     for name, found in given.properties.items():
         if (placeholder := _PLACEHOLDER.search(found.value)) and not is_secret(name, found.value):
             given.refuse(name, f"holds the placeholder {placeholder[0]}; write the real value first")
@@ -354,8 +357,11 @@ def _not_found(given: Given, work: dict[str, Any], *, asks: bool) -> None:
     if "404" in warned and asks:
         work.setdefault("work_unit", {})["not_found"] = "empty"
     other = (warned - {"404"}) | {str(each) for each in as_list(statuses.get("error")) if str(each) < "400"}
-    if other or ("404" in warned and not asks):
-        given.leave("ms.http.statuses", f"{', '.join(sorted(other or warned))}: only 404 can be treated as empty")
+    reasons = [f"{', '.join(sorted(other))}: only 404 can be treated as empty"] if other else []
+    if "404" in warned and not asks:
+        reasons.append("404: only work units of an API can be empty; here it is an error")
+    if reasons:
+        given.leave("ms.http.statuses", "; ".join(reasons))
 
 
 def _load(given: Given, source: dict[str, Any]) -> dict[str, Any]:

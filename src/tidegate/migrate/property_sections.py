@@ -212,10 +212,10 @@ def _input(given: Given, each: dict[str, Any], category: str) -> dict[str, Any]:
     path = str(each.get("path", ""))
     made: dict[str, Any] = {"path": path or given.secret("input")}
     if "${" in path:
-        text = "set the variables in its path, or write pipeline: NAME instead of path for a table of this file"
+        text = "set the variables in its path; for a table of this file write pipeline: NAME instead of path and format"
         given.leave("ms.secondary.input", text)
-    else:
-        made["format"] = "avro"
+    # What jobs wrote for each other; without it, the place would have to be a Delta table.
+    made["format"] = "avro"
     made["fields"] = [str(field) for field in each["fields"]]
     if filters := as_mapping(each.get("filters")):
         made["filters"] = {name: str(pattern) for name, pattern in filters.items()}
@@ -232,9 +232,7 @@ def settings(given: Given) -> dict[str, Any]:
     made: dict[str, Any] = {}
     values: dict[str, Any] = {name: _number(given, name) for name in _NUMBERS}
     values["ms.work.unit.partition"] = _partition(given)
-    values["ms.work.unit.partial.partition"] = {"false": False}.get(
-        (given.text("ms.work.unit.partial.partition") or "").lower()
-    )
+    values["ms.work.unit.partial.partition"] = _partial(given, values["ms.work.unit.partition"])
     values["ms.timezone"] = given.text("ms.timezone")
     for name, value in values.items():
         if value is not None:
@@ -250,6 +248,14 @@ def _number(given: Given, name: str) -> int | None:
     if text is not None and not text.isdecimal():
         given.leave(name, "is not a whole number", changes=True)
     return int(text) or None if text is not None and text.isdecimal() else None
+
+
+def _partial(given: Given, partition: str | dict[str, list[str]] | None) -> bool | str | None:
+    """Whether the last partition is read before it is whole: in jobs, also a day or an hour; None for the default."""
+    if (given.text("ms.work.unit.partial.partition") or "").lower() == "false":
+        return False
+    last = [*partition][-1] if isinstance(partition, dict) else partition
+    return "all" if last is not None and last != "none" and not PartitionKind(last).is_multi_day else None
 
 
 def _partition(given: Given) -> str | dict[str, list[str]] | None:

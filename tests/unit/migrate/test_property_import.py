@@ -360,7 +360,36 @@ def test_variables_of_the_older_system_are_for_a_person_to_set() -> None:
     assert "write pipeline: NAME instead of path" in reasons(report)["ms.secondary.input"]
     assert "nothing defines {{what}}" in reasons(report)["ms.source.uri"]
     source = source_of(report, JOB_DIR="/jobs", PRECEDING_TABLE_NAME="ids")
-    assert source.inputs[0].location.uri == "file:///jobs/ids"
+    assert (source.inputs[0].location.uri, source.inputs[0].format) == ("file:///jobs/ids", InputFormat.AVRO)
+
+
+@pytest.mark.parametrize(
+    ("partition", "partial", "expected"),
+    [
+        ("daily", None, PartialPartition.ALWAYS),
+        ("hourly", "true", PartialPartition.ALWAYS),
+        ('{"monthly": ["2017-01-02", "2018-01-02"], "daily": ["2018-01-02", "-"]}', None, PartialPartition.ALWAYS),
+        ("daily", "false", PartialPartition.NEVER),
+        ("monthly", None, PartialPartition.MULTI_DAY),
+        ("none", None, PartialPartition.MULTI_DAY),
+    ],
+)
+def test_a_last_day_that_is_not_over_is_read_as_the_job_did(
+    partition: str, partial: str | None, expected: PartialPartition
+) -> None:
+    lines = [f"ms.work.unit.partition={partition}"]
+    lines += [] if partial is None else [f"ms.work.unit.partial.partition={partial}"]
+    assert source_of(imported("job.name=j", "ms.source.uri=https://h/x", RANGE, *lines)).work.partial is expected
+
+
+def test_a_status_that_means_no_data_is_an_error_without_work_units() -> None:
+    report = imported("job.name=j", "ms.source.uri=https://h/x", 'ms.http.statuses={"warning": [404]}')
+    assert reasons(report)["ms.http.statuses"] == "404: only work units of an API can be empty; here it is an error"
+
+
+def test_a_job_that_encrypts_fields_is_refused() -> None:
+    with raises(ConfigError, "ms.encryption.fields", "plain text", "remove the line"):
+        imported("job.name=j", "ms.source.uri=https://h/x", 'ms.encryption.fields=["ssn"]')
 
 
 @pytest.mark.parametrize(
