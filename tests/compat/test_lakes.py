@@ -105,6 +105,8 @@ REWORDED = (
     (r"the run tells whether it can be read", "a run shows whether it can be read"),
     (r"take its position over with", "take over its position with"),
     (r"may be missing, since the table", "may be missing, because the table"),
+    (r"\b1 files say", "1 file says"),
+    (r"\b1 names leave", "1 name leaves"),
 )
 """What the code said that wrote the fixtures, and how it is said today."""
 

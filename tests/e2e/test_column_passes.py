@@ -78,7 +78,7 @@ def test_rows_without_a_watermark_stop_a_source_that_says_so(lake: ColumnLake) -
     lake.arrive({"id": None})
     (source,) = lake.run().sources
     assert source.error is not None
-    assert "null in every watermark column (id)" in source.error
+    assert "1 row has null in every watermark column (id)" in source.error
     assert source.commits == 0
 
 

@@ -262,6 +262,34 @@ class TestReasonsToStop:
         positions.commit(opened, filled.change(5, 6))
         assert filled.positions().open().version == 4
 
+    @pytest.mark.parametrize("delete", [False, True])
+    def test_a_foreign_overwrite_since_the_last_commit_is_told_and_the_position_stays(
+        self, filled: Lake, delete: bool
+    ) -> None:
+        if delete:
+            filled.table().delete()
+        else:
+            write_deltalake(filled.location.uri, pa.table({"id": [9], "source": ["other"]}), mode="overwrite")
+        (told,) = filled.positions().open().warnings
+        check_names(told, "version 3", "DELETE" if delete else "WRITE", "Tidegate did not make", "the position stays")
+        positions = filled.positions()
+        positions.commit(positions.open(), filled.change(5, 6))
+        assert filled.positions().open().warnings == ()
+
+    def test_a_foreign_overwrite_between_open_and_commit_is_told_by_the_commit(self, filled: Lake) -> None:
+        positions = filled.positions()
+        opened = positions.open()
+        write_deltalake(filled.location.uri, pa.table({"id": [9], "source": ["other"]}), mode="overwrite")
+        (told,) = positions.commit(opened, filled.change(5, 6)).warnings
+        check_names(told, "version 3", "Tidegate did not make")
+
+    def test_what_others_replace_in_part_is_no_overwrite(self, filled: Lake) -> None:
+        foreign_commits(filled, 1)
+        other = pa.table({"id": [9], "source": ["other"]})
+        write_deltalake(filled.location.uri, other, mode="overwrite", predicate="source = 'other'")
+        filled.table().delete("id = 9")
+        assert filled.positions().open().warnings == ()
+
     def test_a_restore_before_the_last_commit_is_history(self, filled: Lake) -> None:
         filled.table().restore(1)
         positions = filled.positions()

@@ -189,7 +189,7 @@ class FileAdopting:
 
     def _examine(self, info: ObjectInfo, columns: TableColumns) -> ParquetFooter | StateError:
         if is_ours(info.path):
-            return StateError("Tidegate wrote it and did not commit it: a run reads its records again", "")
+            return StateError("Tidegate wrote it and did not commit it", "a run reads its records again")
         given = path_values(info.path)
         values = {key: given[key] for key in columns.partition_columns if key in given}
         try:

@@ -150,7 +150,7 @@ def _jars() -> Check:
         for_s3 = (
             "" if fetched_jars(S3) else "; those for tables on S3 that Spark writes are fetched when they are needed"
         )
-        return Check("delta jars", "ok", f"{len(jars)} jars in {jars[0].parent}{for_s3}")
+        return Check("delta jars", "ok", f"{count(len(jars), 'jar')} in {jars[0].parent}{for_s3}")
     return Check(
         "delta jars",
         "ok",

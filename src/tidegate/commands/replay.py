@@ -255,8 +255,8 @@ def _check_elsewhere(bound: FileSource, others: Sequence[str], paths: set[str]) 
     for value, rows in rows_by_value(table, FILE_COLUMN, base, outside=True):
         if not value:
             raise TidegateError(
-                f"{bound.key}: {rows:,} rows of {table.uri} do not say which file they came from, and {len(paths):,} "
-                f"selected files (e.g. {min(paths)}) have no row under their name: their old rows cannot be found",
+                f"{bound.key}: {table.uri} has {count(rows, 'row')} without the name of a file, and no row under the "
+                f"name of {count(len(paths), 'selected file')} (e.g. {min(paths)}): the old rows cannot be found",
                 f"select files that were ingested since {FILE_COLUMN!r} is recorded",
             )
         same = None if value.startswith(known) else _end_in(value, paths)

@@ -27,6 +27,7 @@ from pathlib import Path
 from tidegate.commands.project import Config, agree, load
 from tidegate.errors import EnvironmentProblem, TidegateError
 from tidegate.reports.checks import Check
+from tidegate.reports.wording import count
 from tidegate.spark.jars import (
     DELTA,
     S3,
@@ -119,7 +120,7 @@ def _jar_steps(package: str, ask: Callable[[str], bool], tell: Callable[[str], N
     except TidegateError as error:
         yield Check(name, "fail", error.problem, error.remedy)
         return
-    yield Check(name, "ok", f"{len(jars)} jars in {jars[0].parent}")
+    yield Check(name, "ok", f"{count(len(jars), 'jar')} in {jars[0].parent}")
 
 
 def _class_steps(ask: Callable[[str], bool], tell: Callable[[str], None]) -> Iterator[Check]:

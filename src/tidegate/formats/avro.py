@@ -26,6 +26,7 @@ from tidegate.formats.avro_types import AvroTypes, NativePlan, UnknownType, json
 from tidegate.formats.columnar import ColumnarFormat
 from tidegate.formats.json import array_of
 from tidegate.formats.port import LARGEST_WINDOW, Decoded, Rejected, check_start
+from tidegate.reports.wording import count
 from tidegate.schema.literals import find_native
 
 _ROWS = 8192
@@ -96,7 +97,7 @@ class PlainAvro:
             self._check_size("an Avro block unpacks to", len(plain))
             # Records of nulls alone take no byte, so the content does not bound their number.
             if not 0 <= records <= max(len(plain), _MOST_EMPTY):
-                raise ValueError(f"{records} records in a block of {len(plain)} bytes")
+                raise ValueError(f"{count(records, 'record')} in a block of {count(len(plain), 'byte')}")
             if self._read_exactly(16) != self.sync:
                 raise ValueError("expected sync marker not found")
             yield records, plain
@@ -146,7 +147,7 @@ class PlainAvro:
         while len(content) < size:
             more = self._raw.read(size - len(content))
             if not more:
-                raise ValueError(f"it ends {size - len(content)} bytes too early")
+                raise ValueError(f"it ends {count(size - len(content), 'byte')} too early")
             content += more
         return content
 

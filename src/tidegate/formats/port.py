@@ -30,6 +30,7 @@ from isal import igzip_lib, isal_zlib
 from tidegate.core.files.plan import FileSlice
 from tidegate.errors import SourceError
 from tidegate.formats.strict_lines import BadLine, RecordRules, StrictLineReader, Suspicious
+from tidegate.reports.wording import count
 from tidegate.schema.literals import Pairs
 from tidegate.schema.types import arrow_schema
 from tidegate.specs.files import Compression
@@ -262,7 +263,7 @@ def check_start(file: FileSlice, records: int) -> None:
     """Raise :class:`SourceError` if a file has fewer records than are committed."""
     if records < file.start_record:
         raise SourceError(
-            f"{file.path}: has {records} records, but {file.start_record} of its records are committed",
+            f"{file.path}: has {count(records, 'record')}, but {file.start_record:,} of its records are committed",
             "the file was truncated after it was read; restore it",
         )
 

@@ -58,7 +58,7 @@ from tidegate.protocol.change import (
 from tidegate.protocol.delta import put_entry
 from tidegate.protocol.documents import Document, Parent, digest
 from tidegate.protocol.log import LogEntry, sync_entries
-from tidegate.protocol.open import check_restore, unseen_warning
+from tidegate.protocol.open import check_restore, overwrite_warnings, unseen_warning
 from tidegate.protocol.position import Deadline, Position, TableContext
 from tidegate.protocol.table import Add, CommitNote, Snapshot, arrow_schema, no_rows, schema_json
 from tidegate.protocol.table_checks import (
@@ -69,6 +69,7 @@ from tidegate.protocol.table_checks import (
     costs_rows,
     lane_reasons,
 )
+from tidegate.reports.wording import count
 from tidegate.storage.local import lock_log
 
 if TYPE_CHECKING:
@@ -305,7 +306,9 @@ class Attempt:
         self.table_id, self.schema_json = facts.table_id, facts.schema_json
         # A RESTORE that came between OPEN and now has taken rows that the new state still counts as read.
         if self._is_unmoved(snapshot) and facts.version > self._checked:
-            self.warnings += unseen_warning(check_restore(self.site, self._checked, facts.version))
+            seen = self.site.log.between(self._checked + 1, facts.version + 1)
+            self.warnings += unseen_warning(check_restore(self.site, self._checked, facts.version, seen))
+            self.warnings += overwrite_warnings(seen)
             self._checked = facts.version
         return snapshot
 
@@ -653,7 +656,7 @@ def _check_rows(site: TableContext, write: Write, entry: LogEntry) -> None:
     if not is_exact or entry.rows in (None, write.rows):
         return
     problem = TableError(
-        f"{site.key}: {write.rows} rows were gathered, but Spark wrote {entry.rows} into {site.uri} (table version "
+        f"{site.key}: {count(write.rows, 'row')} gathered, but Spark wrote {entry.rows} into {site.uri} (table version "
         f"{entry.version}); the position has moved with that commit",
         "find out who changes files below _tidegate there; then go back with 'tidegate watermark set', or read that "
         "part again with 'tidegate replay'",

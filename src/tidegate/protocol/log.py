@@ -60,7 +60,7 @@ class LogEntry:
     """The content of one commit, apart from its data files.
 
     ``adds`` is the number of files it adds; ``rows`` the number of rows that Spark says it wrote, ``in_commit_ms`` its
-    own timestamp; each None if the entry does not have it.
+    own timestamp; each None if the entry does not have it. ``overwrites``: it replaced or removed every row.
     """
 
     version: int
@@ -72,6 +72,7 @@ class LogEntry:
     adds: int = 0
     rows: int | None = None
     in_commit_ms: int | None = None
+    overwrites: bool = False
 
     def tag_of(self, key: SourceKey) -> CommitTag | None:
         """The commit's tag of ``key``, if it moved that source."""
@@ -82,6 +83,11 @@ class LogEntry:
         """Whether this commit may have removed rows that were visible before."""
         return (self.operation or "").upper() == "RESTORE"
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether no source of any pipeline moved with this commit."""
+        return not self.tags and not any(app_id.startswith(_APP) for app_id in self.transactions)
+
 
 def parse_entry(version: int, content: bytes) -> LogEntry:
     """Parse an entry; ``ValueError`` if it is none."""
@@ -89,9 +95,10 @@ def parse_entry(version: int, content: bytes) -> LogEntry:
     metadata: dict[str, Any] = {}
     protocol: dict[str, Any] | None = None
     transactions: dict[str, int] = {}
-    adds = 0
+    adds = removes = 0
     for line in content.splitlines():
         adds += line.startswith(b'{"add":')
+        removes += line.startswith(b'{"remove":')
         # A commit may add 10,000 files; parsing their lines would take most of the time, and nothing here asks for
         # them.
         if not line.strip() or line.startswith((b'{"add":', b'{"remove":')):
@@ -114,7 +121,20 @@ def parse_entry(version: int, content: bytes) -> LogEntry:
         adds,
         _parse_number((info.get("operationMetrics") or {}).get("numOutputRows")),
         _parse_number(info.get("inCommitTimestamp")),
+        removes > 0 and _is_overwrite(info),
     )
+
+
+def _is_overwrite(info: Mapping[str, Any]) -> bool:
+    """Whether an operation that removed files left none of the rows that were there, by what it says of itself."""
+    operation, given = str(info.get("operation") or "").upper(), info.get("operationParameters")
+    given = given if isinstance(given, Mapping) else {}
+    if "REPLACE TABLE" in operation or operation == "TRUNCATE":
+        return True
+    is_everywhere = str(given.get("predicate") or "[]") in ("[]", '["true"]', "true")
+    if str(given.get("isDynamicPartitionOverwrite", "")).lower() == "true" or not is_everywhere:
+        return False
+    return operation == "DELETE" or (operation == "WRITE" and str(given.get("mode", "")).lower() == "overwrite")
 
 
 def _parse_number(value: object) -> int | None:

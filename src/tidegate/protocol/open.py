@@ -18,7 +18,7 @@ look, not the hashed one, the state in the same entry replaces it, so that nothi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -355,8 +355,11 @@ def open_winner(site: TableContext, snapshot: Snapshot, winner: Winner, accept: 
     if Accept.IDENTITY not in accept:
         _check_identity(site, winner)
     unseen = winner.unseen
+    overwrites: tuple[str, ...] = ()
     if Accept.RESTORE not in accept:
-        unseen = _join_spans(unseen, check_restore(site, winner.checked, facts.version))
+        seen = site.log.between(winner.checked + 1, facts.version + 1)
+        unseen = _join_spans(unseen, check_restore(site, winner.checked, facts.version, seen))
+        overwrites = overwrite_warnings(seen)
     return Position(
         key=site.key,
         identity=site.identity,
@@ -374,7 +377,7 @@ def open_winner(site: TableContext, snapshot: Snapshot, winner: Winner, accept: 
         debts=() if winner.paid else winner.debts,
         letters=winner.letters,
         unseen=unseen,
-        warnings=(*winner.warnings, *unseen_warning(unseen), *_warn_of_moves(site, winner)),
+        warnings=(*winner.warnings, *unseen_warning(unseen), *overwrites, *_warn_of_moves(site, winner)),
         needs_frames=lane_reasons(facts, site.uri),
     )
 
@@ -424,9 +427,14 @@ def _warn_of_moves(site: TableContext, winner: Winner) -> tuple[str, ...]:
     )
 
 
-def check_restore(site: TableContext, checked: int, table_version: int) -> tuple[int, int] | None:
-    """Stop at a RESTORE after table version ``checked``; returns the span of entries that can no longer be checked."""
-    seen = site.log.between(checked + 1, table_version + 1)
+def check_restore(
+    site: TableContext, checked: int, table_version: int, seen: Sequence[LogEntry] | None = None
+) -> tuple[int, int] | None:
+    """Stop at a RESTORE after table version ``checked``; returns the span of entries that can no longer be checked.
+
+    ``seen`` are the entries since then, if they were read already.
+    """
+    seen = site.log.between(checked + 1, table_version + 1) if seen is None else seen
     for entry in seen:
         if entry.is_restore:
             raise Restored(
@@ -447,6 +455,16 @@ def unseen_warning(unseen: tuple[int, int] | None) -> tuple[str, ...]:
     return (
         f"the log entries from version {unseen[0]} to {unseen[1]} were cleaned up: "
         "so Tidegate cannot see whether the table was restored in between",
+    )
+
+
+def overwrite_warnings(seen: Iterable[LogEntry]) -> tuple[str, ...]:
+    """A warning about each entry by which somebody else replaced or removed all rows: the position stays."""
+    return tuple(
+        f"version {entry.version} of the table, an overwrite ({entry.operation}) that Tidegate did not make, replaced "
+        "its rows; the position stays, so what was read before is not read again"
+        for entry in seen
+        if entry.overwrites and entry.is_foreign
     )
 
 

@@ -232,4 +232,4 @@ def _describe_failed_units(source: SourceReport, config: str) -> Iterator[Line]:
     left = len(source.failed_units) - UNITS_SHOWN
     if left > 0:
         hint = f"tidegate units list {config} -p {source.pipeline} --failed"
-        yield line(f"{source_name(source)}: {left:,} more work units failed ({hint})", Style.BAD, "error")
+        yield line(f"{source_name(source)}: {count(left, 'more work unit')} failed ({hint})", Style.BAD, "error")

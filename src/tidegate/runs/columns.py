@@ -416,7 +416,8 @@ class ColumnWalk:
         columns = ", ".join(source.watermark_columns)
         if source.null_watermark is NullWatermark.ERROR:
             raise RowsRefused(
-                f"{'/'.join(self._names)}: {count(seen.nulls, 'row')} have null in every watermark column ({columns})",
+                f"{'/'.join(self._names)}: {count(seen.nulls, 'row has', 'rows have')} null in every watermark column "
+                f"({columns})",
                 "give them a value, or set null_watermark: exclude | include",
             )
         if source.null_watermark is NullWatermark.EXCLUDE:
@@ -495,10 +496,9 @@ class ColumnWalk:
         new = [name for name in names if name.lower() not in {each.lower() for each in known}]
         if gone:
             self._run.notice(
-                f"{count(rows, 'row')} have no {', '.join(gone)}, which the table has: they get null there. If the "
-                "source has"
-                " dropped or renamed a column, say so (transform, or schema.fields); schema_evolution: strict refuses"
-                " such rows"
+                f"{count(rows, 'row has', 'rows have')} no {', '.join(gone)}, which the table has: it is null there. "
+                "If the source has dropped or renamed a column, say so (transform, or schema.fields); "
+                "schema_evolution: strict refuses such rows"
             )
         if new:
             self._run.notice(f"the table gets new columns: {', '.join(new)}; they are null in its old rows")

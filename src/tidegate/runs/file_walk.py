@@ -39,6 +39,7 @@ from tidegate.protocol.change import (
 )
 from tidegate.protocol.dead_letters import debt
 from tidegate.protocol.position import Position, schema_debt
+from tidegate.reports.wording import count
 from tidegate.runs.engine import FileTasks, Tasks
 from tidegate.runs.file_source import FileSource, SourceState, Step, Steps, plan_files
 from tidegate.runs.lanes import FrameLane, TableColumnsPlan, as_read, resolve_columns
@@ -578,7 +579,7 @@ class GroupQueue:
             # Handing the same group out again and again would look like work and never end.
             if rest == (done.group,):
                 raise TidegateError(
-                    f"a task read nothing of {done.group.files} files, the first is {done.group.slices[0].path}",
+                    f"a task read nothing of {count(done.group.files, 'file')}, {done.group.slices[0].path} first",
                     "look at the log of the tasks; nothing was committed",
                 )
             # At the front: the watermark waits for the smallest name.

@@ -26,6 +26,7 @@ from tidegate.protocol.maintenance import ActiveFile, MaintainedTable, Rewrite, 
 from tidegate.protocol.position import Position
 from tidegate.protocol.table import Add, TableFacts, arrow_schema
 from tidegate.reports.table import TableCareReport
+from tidegate.reports.wording import count
 from tidegate.specs.project import PipelineSpec
 from tidegate.specs.table import Maintenance, SinkSpec
 from tidegate.storage.port import ObjectStore
@@ -61,7 +62,9 @@ def merge_files(
 def _rows(store: ObjectStore, file: ActiveFile, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
     content = store.get(file.path)
     if len(content) != file.size:
-        raise TableError(f"data file {file.path} has {len(content)} bytes, but the log says {file.size}", "restore it")
+        raise TableError(
+            f"data file {file.path} has {count(len(content), 'byte')}, but the log says {file.size}", "restore it"
+        )
     # Spark may write times as INT96; read as nanoseconds, years beyond 2262 would wrap around.
     with pq.ParquetFile(pa.BufferReader(content), coerce_int96_timestamp_unit="us") as parquet:
         unknown = set(parquet.schema_arrow.names) - set(columns.names)

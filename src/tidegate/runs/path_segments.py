@@ -31,6 +31,7 @@ from tidegate.core.files.state import Segment, SetState
 from tidegate.errors import ObjectMissing, StateError
 from tidegate.failpoints import failpoint
 from tidegate.protocol.change import SourceKey
+from tidegate.reports.wording import count
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -149,8 +150,8 @@ def _fetch(store: ObjectStore, key: SourceKey, segment: Segment) -> pa.NativeFil
 
 def _lost(store: ObjectStore, key: SourceKey, segment: Segment, how: str) -> StateError:
     return StateError(
-        f"{key}: {store.location.uri}/{key.segment(segment.sha256)} {how}; it names {segment.count:,} files that were"
-        " read, and without it they would be read again; nothing was written",
+        f"{key}: {store.location.uri}/{key.segment(segment.sha256)} {how}; it names "
+        f"{count(segment.count, 'file')} that were read, and without it they would be read again; nothing was written",
         "put it back from a backup, or rebuild it from the documents with `tidegate recover --accept set`",
     )
 

@@ -38,6 +38,7 @@ from tidegate.protocol.position import Position
 from tidegate.protocol.staging import Meta, Pending, Signal, StagedUnit, meta_path
 from tidegate.protocol.table import TableFacts, TableProtocol, arrow_schema, schema_json
 from tidegate.protocol.table_checks import columns_to_add
+from tidegate.reports.wording import count
 from tidegate.runs.file_source import FileSource, SourceState
 from tidegate.runs.file_walk import letter_debts, list_coverage
 from tidegate.runs.staged import after_step, without_step
@@ -89,7 +90,7 @@ def examine(
     except (pa.ArrowException, OSError) as error:
         raise StateError(f"{path} is not a readable Parquet file ({error})", "write it again") from error
     if rows is not None and footer.num_rows != rows:
-        raise StateError(f"{path} has {footer.num_rows} rows, and its meta says {rows}", "write the meta last")
+        raise StateError(f"{path} has {count(footer.num_rows, 'row')}, and its meta says {rows}", "write the meta last")
     columns = pa.schema([simplify_field(field) for field in columns])
     # Readers skip files by these bounds; one that ignores a NaN would hide rows.
     stats = delta_statistics(footer, columns, frozenset(float_columns(columns)))
@@ -216,6 +217,9 @@ def _facts(schema: str, keys: tuple[str, ...]) -> TableFacts:
     return TableFacts(-1, "", TableProtocol(1, 2), schema, keys)
 
 
+_READ_AGAIN = "the next run reads its files again"
+
+
 @dataclass(frozen=True, slots=True)
 class Rejection:
     """Something that will not be committed, and why."""
@@ -280,7 +284,7 @@ class SourceSteps:
         try:
             self._repeat(unit, columns, damage)
         except (StateError, TableError, ObjectMissing) as error:
-            self._refuse(signal, unit, error.problem)
+            self._refuse(signal, unit, str(error))
         self.seq = signal.seq
 
     def _understood(self, signal: Signal, content: bytes) -> StagedUnit:
@@ -302,7 +306,7 @@ class SourceSteps:
 
     def _repeat(self, unit: StagedUnit, columns: TableColumns, damage: str | None) -> None:
         if damage:
-            raise StateError(damage, "")
+            raise StateError(damage, _READ_AGAIN)
         self._check_files(unit)
         _check_coverage(unit)
         step = after_step(self.bound.tracker, self._state, unit.step)
@@ -314,14 +318,14 @@ class SourceSteps:
         for file in unit.data_files:
             check_path(file.path)
         if unit.data_files and unit.schema_json is None:
-            raise StateError("the unit has files and does not say which columns they have", "")
+            raise StateError("the unit has files and does not say which columns they have", _READ_AGAIN)
         if unit.rows != sum(file.record_count for file in unit.data_files):
-            raise StateError(f"the unit says {unit.rows} rows, but its files have another number", "")
+            raise StateError(f"the unit says {count(unit.rows, 'row')}, but its files have another number", _READ_AGAIN)
         letters = self.bound.tracker.letters
         if unit.letter_files and unit.letters_uri != letters.uri:
             raise StateError(
                 f"its dead letters are in {unit.letters_uri}, but this configuration has {letters.uri}",
-                "",
+                f"{_READ_AGAIN}; keep error_handling.dlq_path as it is while units wait",
             )
         letters.check(unit.letter_files)
 
@@ -375,9 +379,9 @@ def _check_coverage(unit: StagedUnit) -> None:
     try:
         outcomes = [outcome_from_json(each) for each in unit.step["outcomes"]]
     except (KeyError, TypeError) as error:
-        raise StateError(f"its step cannot be read ({error!r})", "") from error
+        raise StateError(f"its step cannot be read ({error!r})", _READ_AGAIN) from error
     if unit.coverage != list_coverage(outcomes):
-        raise StateError("the unit covers other files than its step", "")
+        raise StateError("the unit covers other files than its step", _READ_AGAIN)
 
 
 def since_version(opened: Position, recorded: Mapping[str, Sequence[int]]) -> int:
@@ -438,7 +442,7 @@ class ForeignFiles:
                     raise examined
                 schema = schema_in(examined, columns, mode)
             except (StateError, TableError) as error:
-                self.rejected.append(Rejection(path, error.problem))
+                self.rejected.append(Rejection(path, str(error)))
                 continue
             self.files.append((examined.file, schema))
             self.taken.append(path)

@@ -285,7 +285,7 @@ class UnitWalk:
             self._skip("breaker", left)
             limit = self._source.source.work.breaker_failures
             self._run.notice(
-                f"{count(limit, 'work unit')} failed in a row: {left:,} are left to the next run (breaker_failures)"
+                f"{count(limit, 'work unit')} failed in a row: the next run gets the {left:,} left (breaker_failures)"
             )
 
 
@@ -469,7 +469,7 @@ def _sort_failure(source: UnitSource, work: WorkUnit, result: UnitFailure, found
 
 def _sort_thin(source: UnitSource, work: WorkUnit, rows: int, now: datetime, found: Outcomes) -> None:
     """Count too few rows as a failure, unless the partition may still be incomplete."""
-    reason = f"{rows:,} rows, but min_records is {source.work.min_records:,}"
+    reason = f"{count(rows, 'row')}, but min_records is {source.work.min_records:,}"
     after = source.work.min_records_after
     end = work.nominal_end
     if after is None:

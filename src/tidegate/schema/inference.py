@@ -23,6 +23,7 @@ from itertools import chain
 from typing import Any
 
 from tidegate.errors import SourceError
+from tidegate.reports.wording import count
 from tidegate.schema.literals import DEEPEST, Literal, NotJson, Pairs, excerpt, find_native, parse
 from tidegate.schema.names import (
     DECLARE_OTHERS,
@@ -100,7 +101,7 @@ class FieldReport:
         """One line for people."""
         kinds = ", ".join(f"{count} {kind}" for kind, count in self.kinds.items()) or "never a value"
         note = f"; {self.note}" if self.note else ""
-        return f"{self.path}: {self.type} (in {self.share:.0%} of {self.records} records: {kinds}{note})"
+        return f"{self.path}: {self.type} (in {self.share:.0%} of {count(self.records, 'record')}: {kinds}{note})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +142,12 @@ class Inference:
     def summary(self) -> str:
         """One line for people: how many columns, and the ones that are unsure, if they are few."""
         nested = len(self.report) - len(self.fields)
-        size = f"{len(self.fields)} columns" + (f" ({nested} fields inside them)" if nested > 0 else "")
+        size = count(len(self.fields), "column") + (f" ({count(nested, 'field')} inside them)" if nested > 0 else "")
         shown = self.report if len(self.report) <= SHOWN else [line for line in self.report if line.note]
         lines = "; ".join(each.describe() for each in shown[:SHOWN])
         more = f"; and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""
         listed = f": {lines}{more}" if lines else ""
-        return f"{size} from {self.records} records{listed}; `tidegate schema show` lists all"
+        return f"{size} from {count(self.records, 'record')}{listed}; `tidegate schema show` lists all"
 
     def to_json(self) -> dict[str, Any]:
         """In JSON types, as it is stored beside the table."""

@@ -58,7 +58,7 @@ from tidegate.core.files.discovery import (
 from tidegate.core.files.paths import ROOT, Layout, SourceFile, join, sort_key, split
 from tidegate.core.files.state import PathState, SetState
 from tidegate.errors import ObjectMissing, SourceError, StorageError
-from tidegate.reports.wording import visible
+from tidegate.reports.wording import count, visible
 from tidegate.specs.files import LateFiles, PathSource
 from tidegate.storage.port import INTERNAL, PAGE, ObjectInfo, ObjectStore, Scope
 
@@ -598,11 +598,11 @@ class NameOrder:
     def describe(self) -> str:
         """The verdict in one sentence."""
         if self.order is Order.UNKNOWN:
-            return f"{self.files} files say too little about whether names sort in time"
+            return f"{count(self.files, 'file says', 'files say')} too little about whether names sort in time"
         share = "" if self.disorder is None else f", {self.disorder:.0%} of pairs out of order"
         shown = f", e.g. {self.example[0]} is older than {self.example[1]}" if self.example else ""
         verdict = "names sort in time" if self.order is Order.IN_TIME else NOT_IN_TIME
-        return f"{verdict} ({self.shape} names, {self.files} files{share}{shown})"
+        return f"{verdict} ({self.shape} names, {count(self.files, 'file')}{share}{shown})"
 
 
 def sample_files(

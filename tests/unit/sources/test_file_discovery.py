@@ -597,6 +597,10 @@ def test_names_that_follow_time_sort_in_time() -> None:
     assert (verdict.order, verdict.disorder, verdict.example) == (Order.IN_TIME, 0.0, None)
 
 
+def test_one_file_says_too_little() -> None:
+    assert names_sort_in_time(infos(["a.json"])).describe() == "1 file says too little about whether names sort in time"
+
+
 def test_random_names_do_not_sort_in_time_and_an_example_shows_it() -> None:
     rng = random.Random(7)
     names = [f"{uuid.UUID(int=rng.getrandbits(128), version=4)}.json" for _ in range(300)]

@@ -282,7 +282,8 @@ def _describe_changes(before: PathState, after: PathState, is_due: Callable[[str
         yield f"{islands:,} that finished above a gap are no longer remembered by name"
     lost = sum(not is_due(path) for path in _window_paths(before) - _window_paths(after))
     if lost:
-        yield f"{lost:,} names leave the late window: what comes late beside them is not noticed any more"
+        names = "1 name leaves" if lost == 1 else f"{lost:,} names leave"
+        yield f"{names} the late window: what comes late beside them is not noticed any more"
 
 
 def _window_paths(state: PathState) -> set[str]:

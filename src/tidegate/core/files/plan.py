@@ -289,6 +289,10 @@ def _decode_texts(node: Node) -> tuple[str, ...]:
     return tuple(item.text() for item in node.items())
 
 
+def _count_files(number: int) -> str:
+    return "1 file" if number == 1 else f"{number:,} files"
+
+
 def describe_held_back(
     source: PathSource, skipped: Iterable[Skipped], files: Mapping[str, FileProgress]
 ) -> Iterator[str]:
@@ -296,12 +300,12 @@ def describe_held_back(
     by_reason = {skip.reason: skip for skip in skipped}
     if full := by_reason.get(Reason.ISLANDS_FULL):
         yield (
-            f"{full.count:,} files are not planned: {source.max_islands:,} names (max_islands) wait for"
+            f"{_count_files(full.count)} not planned: {source.max_islands:,} names (max_islands) wait for"
             " unfinished files below them; repair or remove those"
         )
     if waiting := by_reason.get(Reason.TOO_MANY_FAILED):
         yield (
-            f"{waiting.count:,} files are not planned: {source.max_islands:,} others (max_islands) failed or are in"
+            f"{_count_files(waiting.count)} not planned: {source.max_islands:,} others (max_islands) failed or are in"
             " progress; repair or remove those"
         )
     if unseen := by_reason.get(Reason.UNSEEN):

@@ -378,9 +378,10 @@ def plan_units(
 
 
 def _check_units(source: UnitSource, units: Units) -> None:
-    if len(units.values) < source.work.min_units:
+    if (number := len(units.values)) < source.work.min_units:
+        few = "1 unit" if number == 1 else f"{number} units"
         raise WatermarkError(
-            f"source {source.name!r} has {len(units.values)} units, and min_units is {source.work.min_units}",
+            f"source {source.name!r} has {few}, and min_units is {source.work.min_units}",
             "look at what the units are read from; or lower min_units",
         )
     repeated = Counter(units.values).most_common(1)
@@ -492,7 +493,7 @@ def _check_accepted(state: UnitState, source: UnitSource, pieces: Cut, accept: b
     left = [unit for unit, entry in state.entries.items() if entry.left and not source.replaces_all]
     if left:
         raise WatermarkError(
-            f"{len(left)} units of source {source.name!r}, {left[0]!r} among them, are to be read again as {was}",
+            f"source {source.name!r} is to read units again as {was}: {left[0]!r}, {len(left)} in all",
             "run once with the former partitions, then accept new ones",
         )
 

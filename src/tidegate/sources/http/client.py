@@ -367,13 +367,15 @@ class Sender:
             text = "a value that is nested too deeply"
         return shorten(self._mask()(text), longest)
 
-    def _retry(self, method: str, where: str, attempt: Callable[[], Received]) -> Received:
-        retries = self._read.retries
+    def _retry(
+        self, method: str, where: str, attempt: Callable[[], Received], *, is_harmless: bool = False
+    ) -> Received:
+        retries, is_harmless = self._read.retries, is_harmless or method in _HARMLESS or self._read.idempotent
         for number in range(retries.attempts + 1):
             try:
                 return attempt()
             except RetryableFailure as failure:
-                if method not in _HARMLESS and not self._read.idempotent:
+                if not is_harmless:
                     raise SourceError(
                         f"{method} {where} failed: {failure}; Tidegate does not repeat it",
                         "if the server may receive it twice without harm, set idempotent: true",
@@ -555,8 +557,8 @@ class Sender:
             except (httpx2.TransportError, httpx2.DecodingError) as error:
                 raise RetryableFailure(f"the connection failed ({type(error).__name__})") from error
 
-        # As if it were a GET: requesting a token changes nothing, so it may be repeated.
-        status, content = self._retry("GET", public_url(url), attempt)
+        # Requesting a token changes nothing, so it may be repeated.
+        status, content = self._retry("POST", public_url(url), attempt, is_harmless=True)
         try:
             token = json.loads(content)["access_token"] if status == 200 else None
         except (ValueError, KeyError, TypeError, RecursionError):

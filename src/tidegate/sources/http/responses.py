@@ -29,6 +29,7 @@ import orjson
 
 from tidegate.errors import ConfigError, SourceError, TidegateError, UnreadPages
 from tidegate.formats.json import JsonScanner
+from tidegate.reports.wording import count
 from tidegate.schema.inference import MOST_KEYS, number_kind
 from tidegate.schema.literals import Literal, NotJson, Pairs, compact, parse
 from tidegate.sources.http.bounds import Part
@@ -525,7 +526,7 @@ class _PageWalk:
                 raise
             yield page
         if self._total is not None and self._records != self._total:
-            raise self._problem(f"{self._records} records came, but the server announced {self._total}")
+            raise self._problem(f"{count(self._records, 'record')} came, but the server announced {self._total}")
 
     def _check_end(self, request: Request, page: Page) -> None:
         """Raise if the last page says that there is more, unless somebody wrote that one response is enough."""

@@ -18,6 +18,7 @@ import httpx2
 import orjson
 
 from tidegate.errors import ConfigError, SourceError
+from tidegate.reports.wording import count
 from tidegate.sources.http.bounds import Part
 from tidegate.sources.http.client import Request, RequestPace, Sender, public_url, request_of
 from tidegate.sources.http.envelope import (
@@ -237,9 +238,9 @@ class _Look:
         block = format_pagination(signal.fits) if signal.fits is not None else "pagination: …"
         tried = f"tried without success: {', '.join(dict.fromkeys(self._tried))}" if self._tried else "nothing to try"
         return (
-            f"{self._where}: {len(self._page)} records came, and {signal.place} is {show_value(signal):.80}: there is "
-            f"more, and how the API pages was not found ({tried}). Write a configuration (`tidegate init --api`) with "
-            f"what the API's documentation says, such as `{block}`"
+            f"{self._where}: {count(len(self._page), 'record')} came, and {signal.place} is {show_value(signal):.80}: "
+            f"there is more, and how the API pages was not found ({tried}). Write a configuration (`tidegate init "
+            f"--api`) with what the API's documentation says, such as `{block}`"
         )
 
     def _candidates(self, signals: Sequence[PageSignal]) -> Iterator[Pagination]:

@@ -12,6 +12,7 @@ from tidegate.core.calendar import jump_around
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, predicate, rename_columns
 from tidegate.core.dialects.dialect import SPARK
 from tidegate.errors import RowsRefused, SchemaMismatch
+from tidegate.reports.wording import count
 from tidegate.spark.filters import exact_column
 from tidegate.spark.session import check_text, quote
 from tidegate.specs.columns import Value, WatermarkMode
@@ -322,8 +323,8 @@ class Guard:
         there = target.read(rows.sparkSession).count()
         if there:
             raise RowsRefused(
-                f"{self.owner}: there is no row to write, and the table has {there:,} rows, which an overwrite would "
-                "delete",
+                f"{self.owner}: there is no row to write, and the table has {count(there, 'row')}, which an overwrite "
+                "would delete",
                 "nothing was committed; if they were deleted at the source, set sink.allow_empty_window: true for one "
                 "run",
             )

@@ -192,6 +192,14 @@ def test_a_token_that_is_not_given_ends_the_read(api: Api) -> None:
     assert "canary" not in str(raised.value)
 
 
+def test_a_request_for_a_token_is_repeated_and_reported_as_what_it_is(api: Api) -> None:
+    auth = oauth(api, 1)
+    api.routes["/token"] = lambda asked: Answer({}, 503)
+    with raises(SourceError, f"POST {api.url}/token", "2 times"):
+        fetched(read_of(api, auth=auth, retries=Retries(1, 0.0, 8.0)))
+    assert len(api.to("/token")) == 2
+
+
 def test_a_fixed_token_is_not_tried_twice(api: Api) -> None:
     api.routes["/items"] = lambda asked: Answer({"you": asked.headers["authorization"]}, 401)
     with raises(SourceError, "401", "***", "auth") as raised:
