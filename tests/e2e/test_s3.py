@@ -13,6 +13,7 @@ from support.bucket import WORKER, Bucket
 from tidegate import discard_letters, list_letters, load, plan, status
 from tidegate.observe.events import Event
 from tidegate.observe.logs import JsonLog, Level
+from tidegate.reports.run import RunReport
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.storage.stores import open_store
@@ -89,6 +90,29 @@ def test_no_secret_is_in_logs_plans_state_or_the_table(bucket: Bucket) -> None:
     assert len(told) > 5
     assert len(written) >= 4
     assert not [text for text in (*shown, *written) if secret in text]
+
+
+def test_dead_letters_may_have_credentials_of_their_own(bucket: Bucket, s3: Server, tmp_path: Path) -> None:
+    bucket.store.put("date=2026-01-28/hour=12/9.ndjson", b"not json\n")
+    written = json.loads(bucket.config.read_text())
+    pipeline = written["pipelines"]["events"]
+    pipeline["sink"] = {"table_uri": str(tmp_path / "lake")}
+    letters = s3.location("letters")
+    handling = {"dlq_path": letters.uri, "dlq_storage_options": dict(s3.reader_options)}
+
+    def run_with(handling: dict[str, object]) -> RunReport:
+        pipeline["error_handling"] = handling
+        bucket.config.write_text(json.dumps(written))
+        project = load(bucket.config)
+        return Loop(project, InProcessEngine(), 2).once(project.pipelines)
+
+    (refused,) = run_with(handling).sources
+    assert refused.error is not None
+    assert letters.uri in refused.error
+    assert "tidegate-reader-secret" not in refused.error
+    assert run_with({**handling, "dlq_storage_options": dict(letters.options)}).ok
+    assert [letter.text for letter in list_letters(bucket.config, "events")] == ["not json"]
+    assert not list(tmp_path.glob("lake_dead_letters"))
 
 
 def test_dead_letters_live_beside_the_table_on_s3(bucket: Bucket) -> None:

@@ -31,7 +31,7 @@ from tidegate.config.file_source import take_globs_apart
 from tidegate.config.keys import describe_unknown, editor_schema
 from tidegate.config.models import BlockReader
 from tidegate.config.normal_form import normal_form, set_types
-from tidegate.config.project import ProjectModel, project_problems, take_notes
+from tidegate.config.project import ProjectModel, answer_foreign_files, project_problems, take_notes
 from tidegate.config.secrets import find_interpolated, find_secrets, with_variables
 from tidegate.config.work_units import MS_KEYS
 from tidegate.core.database_tables import BlockTable, DatabaseTable, fill_place
@@ -120,6 +120,8 @@ def _load(text: str, origin: str, stem: str, base: Path, env: Mapping[str, str],
     mask = Mask.around(*find_interpolated(written)) | Mask.of(*find_secrets(written), *secrets_of_environment(env))
     remember(mask)
     full, more = normal_form(written, stem, MS_KEYS)
+    if foreign_file := [*answer_foreign_files(full, foreign.files)]:
+        raise mask.error(_error(origin, foreign_file))
     globs = take_globs_apart(full, base)
     root, wrong = put_templates(full)
     model, notices = _read_tree(root, origin, base, foreign, mask, [*problems, *more, *globs.problems, *wrong])

@@ -44,7 +44,7 @@ OF_PROPERTIES = {
     "extract.table.name": "write the name of the table",
 }
 """Variables of properties files, and what is written instead."""
-_SECRET_BLOCKS = ("storage_options", "auth", "headers", "properties", "options", "config")
+_SECRET_BLOCKS = ("storage_options", "dlq_storage_options", "auth", "headers", "properties", "options", "config")
 FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 

@@ -42,6 +42,7 @@ ALIASES = (
     Alias("source", "sources.default", "short for a single source, called 'default'"),
     Alias("destination", "sink", "another word for the same thing"),
     Alias("sources.*.path", "sources.*.source_uri", "another word for the same thing"),
+    Alias("sources.*.max_concurrent_files", "max_concurrent_files", "it holds for all sources of a pipeline together"),
     Alias("sink.path", "sink.table_uri", "another word for the same thing"),
     Alias("sink.location", "sink.table_uri", "the word beside 'table', the name of a table"),
     Alias("schema.evolution", "schema_evolution", "short, where a schema is declared anyway"),

@@ -22,6 +22,7 @@ from tidegate.config.document import (
     mask_address,
     nearest,
     path_of,
+    problem,
     sentence,
 )
 from tidegate.config.file_source import note_files
@@ -358,8 +359,23 @@ def _take_source(source: Spot, notes: Notes) -> None:
             note_files(source, notes)
 
 
+def answer_foreign_files(root: Block, files: Mapping[str, str]) -> Iterator[Problem]:
+    """What is said about a file of another system, known by a key at one of the paths of ``files``."""
+    for path, told in files.items():
+        yield from (problem(root, place, told) for place in _find_keys(root, path.split(".")))
+
+
 def _drop(root: Block, path: Sequence[str]) -> Iterator[str]:
     """Remove the keys at ``path``, where ``*`` is any name; yields them as the file writes them."""
+    for *above, last in _find_keys(root, path):
+        yield path_of(root, (*above, last))
+        holder = find(root, above)
+        assert isinstance(holder, Block)
+        holder.drop(last)
+
+
+def _find_keys(root: Block, path: Sequence[str]) -> list[tuple[str, ...]]:
+    """The places of the keys at ``path``, where ``*`` is any name."""
     places: list[tuple[str, ...]] = [()]
     for step in path[:-1]:
         holders = ((place, find(root, place)) for place in places)
@@ -369,8 +385,5 @@ def _drop(root: Block, path: Sequence[str]) -> Iterator[str]:
             if isinstance(holder, Block)
             for name in (holder if step == "*" else [step])
         ]
-    for place in places:
-        holder = find(root, place)
-        if isinstance(holder, Block) and path[-1] in holder:
-            yield path_of(root, (*place, path[-1]))
-            holder.drop(path[-1])
+    at_end = ((place, find(root, place)) for place in places)
+    return [(*place, path[-1]) for place, holder in at_end if isinstance(holder, Block) and path[-1] in holder]

@@ -30,15 +30,15 @@ from tidegate.specs.project import ProjectSpec
 
 _ALONE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 _DEFAULT = re.compile(r"\$\{(\w+):-([^}]*)\}")
-SECRET_BLOCKS = ("auth", "headers", "properties", "options", "storage_options", "body")
-_FREE_FORM = ("headers", "properties", "options", "storage_options")
+SECRET_BLOCKS = ("auth", "headers", "properties", "options", "storage_options", "dlq_storage_options", "body")
+_FREE_FORM = ("headers", "properties", "options", "storage_options", "dlq_storage_options")
 _IN_AUTH = "put it into the connection's auth"
 _RECORDED = {
     "url": f"{_IN_AUTH}, as a header, a parameter or, with place: path, a part of the path",
     "path": f"{_IN_AUTH} as {{type: api_key, place: path, name: NAME, token: …}}, and write {{{{NAME}}}} here",
     "source_uri": "put credentials into storage_options",
     "table_uri": "put credentials into storage_options",
-    "dlq_path": "put credentials into storage_options",
+    "dlq_path": "put credentials into dlq_storage_options",
     "units": "take the units from a secondary_input, with the secret in auth_fields",
 }
 """Keys whose values become part of identities and paths, and where a secret goes instead."""

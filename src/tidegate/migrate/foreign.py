@@ -22,12 +22,17 @@ _SHARED_METRICS = (
     "multipart_uploads_total",
     "source_state_files",
 )
+_OF_PENGUIN = (
+    "this is a file of Penguin, the committer of Blizzard; `tidegate commit CONFIG --continuous` does its work, where "
+    "CONFIG is the file of the pipelines, with delivery: staged and the same table_uri"
+)
 # Keys that people bring along: refusing them would only make them delete lines that mean nothing here.
 FOREIGN = Foreign(
     keys={
         "global.connection_pooling": "Tidegate always pools connections",
         "pipelines.*.sources.*.batch_size": "decoders choose the size of their batches by memory",
     },
+    files=dict.fromkeys(("tables.*.table_uri", "pipelines.*.sources.*.table_uri"), _OF_PENGUIN),
     writer=BLIZZARD,
     metric_names={name: f"blizzard_{name}" for name in _SHARED_METRICS},
 )

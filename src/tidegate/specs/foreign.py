@@ -33,9 +33,11 @@ class Foreign:
     """What is recognised of other systems; by default nothing.
 
     ``keys`` are the paths of configuration keys that mean nothing here, each with why; ``*`` stands for any name.
+    ``files`` are paths of keys that show a file to be another program's, each with what does its work here.
     ``metric_names`` has the name under which another system exports a metric of ours.
     """
 
     keys: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
     writer: ForeignWriter | None = None
     metric_names: Mapping[str, str] = field(default_factory=dict)

@@ -100,15 +100,22 @@ class ErrorHandling:
         Address | None,
         Key("The path or address of the dead-letter table; unset: beside the table.", name="dlq_path"),
     ] = None
+    dlq_options: Annotated[
+        Options,
+        Key(
+            "Settings and credentials of the dead-letter table's object store, instead of the sink's; never shown.",
+            name="dlq_storage_options",
+        ),
+    ] = field(default_factory=Options)
 
     def table_of_dead_letters(self, table: Location) -> Location:
-        """Where ``dlq_uri`` says, or beside the table of the pipeline."""
+        """Where ``dlq_uri`` says, or beside the table of the pipeline; with options of its own if it has any."""
         given = self.dlq_uri
         if given is None:
             scheme, _, rest = table.uri.partition("://")
             has_path = "/" in rest.strip("/") or scheme == "file"
             given = f"{table.uri}_dead_letters" if has_path else f"{table.uri}/_dead_letters"
-        return Location(given, table.options, table.sync)
+        return Location(given, self.dlq_options or table.options, table.sync)
 
 
 class Delivery(StrEnum):

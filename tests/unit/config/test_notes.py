@@ -7,9 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from support.errors import check_names
+from tidegate.config import show
 from tidegate.config.file_source import WATERMARK_ONLY
 from tidegate.config.project import NOT_FOR_FILES
 from tidegate.specs.files import Tracking
+from tidegate.specs.masking import Mask
 from tidegate.specs.project import Delivery, ProjectSpec
 
 Load = Callable[..., ProjectSpec]
@@ -132,3 +134,73 @@ def test_a_key_of_another_system_is_ignored_with_a_notice(loaded: Load, value: s
         "global.connection_pooling has no effect here and is ignored: Tidegate always pools connections",
     )
     assert project.poll_jitter_secs == 3
+
+
+README = """\
+source:
+  path: "s3://my-bucket/input/*.ndjson.gz"
+  compression: gzip
+  max_concurrent_files: 16
+sink:
+  path: "s3://my-bucket/output/my-table"
+  file_size_mb: 128
+  compression: snappy
+schema:
+  fields:
+    - {name: id, type: string, nullable: false}
+    - {name: timestamp, type: timestamp, nullable: false}
+"""
+FULL_EXAMPLE = """\
+source:
+  path: "s3://data-lake/raw/events/2024"
+  compression: gzip
+  batch_size: 8192
+  max_concurrent_files: 16
+  storage_options: {AWS_REGION: us-east-1}
+sink:
+  path: "s3://data-lake/curated/events"
+  file_size_mb: 128
+  row_group_size_bytes: 134217728
+  compression: snappy
+  inactivity_timeout_secs: 60
+  rollover_timeout_secs: 300
+  max_concurrent_uploads: 4
+  part_size_mb: 32
+  min_multipart_size_mb: 5
+  max_concurrent_parts: 8
+  storage_options: {AWS_REGION: us-east-1}
+schema:
+  fields:
+    - {name: event_id, type: string, nullable: false}
+    - {name: device, type: json}
+    - {name: metrics, type: float64, nullable: true}
+metrics: {enabled: true, address: "0.0.0.0:9090"}
+error_handling:
+  max_failures: 100
+  dlq_path: "s3://data-lake/dlq/events"
+  dlq_storage_options: {AWS_REGION: eu-west-1, AWS_SECRET_ACCESS_KEY: canary-5f3a9c1e}
+"""
+
+
+def test_published_files_of_blizzard_load_with_notices(loaded: Load) -> None:
+    (pipeline,) = loaded(README).pipelines
+    assert (pipeline.max_concurrent_files, pipeline.sources[0].pattern) == (16, "/*.ndjson.gz")  # type: ignore[union-attr]
+    project = loaded(FULL_EXAMPLE)
+    (pipeline,) = project.pipelines
+    assert [notice.split()[0] for notice in project.notices] == ["source.batch_size"]
+    assert pipeline.max_concurrent_files == 16
+    assert pipeline.dead_letters.options["AWS_REGION"] == "eu-west-1"
+    assert pipeline.sink.table.options["AWS_REGION"] == "us-east-1"
+    assert "canary-5f3a9c1e" not in show(project)
+    assert "canary-5f3a9c1e" in Mask.around(project).secrets
+
+
+def test_without_options_of_their_own_dead_letters_have_those_of_the_table(loaded: Load) -> None:
+    (pipeline,) = loaded("source: {path: in}\nsink: {path: 's3://b/t', storage_options: {AWS_REGION: x}}\n").pipelines
+    assert pipeline.dead_letters.options == pipeline.sink.table.options
+
+
+@pytest.mark.parametrize("text", ["tables: {events: {table_uri: lake}}\n", "source:\n  table_uri: lake\n"])
+def test_a_file_of_penguin_is_answered_with_the_command_that_does_its_work(problems: Problems, text: str) -> None:
+    (line,) = problems(text)
+    check_names(line, "table_uri", "Penguin", "tidegate commit CONFIG --continuous", "delivery: staged")
