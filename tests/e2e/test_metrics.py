@@ -24,8 +24,8 @@ from support.metrics import fetch, free_address
 from tidegate.errors import EnvironmentProblem
 from tidegate.migrate.foreign import FOREIGN
 from tidegate.observe.events import CommitterLooked, Event, SourceFinished
-from tidegate.observe.metrics import METRICS, PREFIX
-from tidegate.observe.pages import serve_metrics, serve_pages
+from tidegate.observe.metrics import METRICS, Family
+from tidegate.observe.pages import exposition, serve_metrics, serve_pages
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 
@@ -134,11 +134,29 @@ def test_the_old_names_stand_beside_the_new_ones_on_request(tmp_path: Path) -> N
     with watching(lake, legacy_names=True) as run:
         run.run()
         found = run.metrics()
-    old = {name.removeprefix("blizzard_"): value for name, value in found.items() if name.startswith("blizzard_")}
-    assert old == {name: found[PREFIX + name] for name in old}
-    bare = {re.sub(r"_(bucket|count|sum)(le=.*)?$", "", name) for name in old}
-    assert bare == set(FOREIGN.metric_names)
-    assert bare <= {metric.name for metric in METRICS}
+    old = {name: value for name, value in found.items() if name.startswith("blizzard_")}
+    seconds = [second for names in FOREIGN.metric_names.values() for second in names]
+    bare = {re.sub(r"(_bucket|_count|_sum)?((le|status|stage)=.*)?$", "", name) for name in old}
+    assert bare == {second.name for second in seconds}
+    assert FOREIGN.metric_names.keys() <= {metric.name for metric in METRICS}
+    assert old["blizzard_records_processed_total"] == found["tidegate_records_processed_total"] > 0
+    assert old["blizzard_parquet_bytes_written_total"] == found["tidegate_bytes_written_total"] > 0
+    assert old["blizzard_bytes_read_total"] == sum(path.stat().st_size for path in tmp_path.rglob("1.ndjson"))
+    assert old['blizzard_files_processed_totalstatus="success"'] == 1
+    assert old['blizzard_files_failed_totalstage="read"'] == 0
+
+
+def test_values_of_a_label_have_the_words_of_the_old_board() -> None:
+    (processed,) = (metric for metric in METRICS if metric.name == "files_processed_total")
+    values = {("p", "s", status): float(number) for number, status in enumerate(processed.values, start=1)}
+    page = exposition([Family(processed, values)], FOREIGN.metric_names).body.decode()
+    told = dict(line.rsplit(" ", 1) for line in page.splitlines() if line.startswith("blizzard_"))
+    assert told == {
+        'blizzard_files_processed_total{pipeline="p",source="s",status="success"}': "1.0",
+        'blizzard_files_processed_total{pipeline="p",source="s",status="failed"}': "2.0",
+        'blizzard_files_processed_total{pipeline="p",source="s",status="skipped"}': "3.0",
+        'blizzard_files_failed_total{pipeline="p",source="s",stage="read"}': "2.0",
+    }
 
 
 def test_the_promised_metrics_have_their_types_under_both_names(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.specs.foreign import Foreign, ForeignWriter
+from tidegate.specs.foreign import Foreign, ForeignMetric, ForeignWriter
 
 WRITER, COMMITTER = "blizzard:", "penguin-"
 """How the transaction ids of Blizzard and of Penguin, its committer, begin; a table may have either."""
@@ -14,14 +14,32 @@ BLIZZARD = ForeignWriter(
     remedy="stop Blizzard and take over its position with `tidegate adopt`, or write into a new table_uri",
 )
 _SHARED_METRICS = (
-    "bytes_written_total",
     "parquet_write_duration_seconds",
-    "staging_file_written_total",
     "active_uploads",
     "active_multipart_parts",
     "multipart_uploads_total",
     "source_state_files",
+    "files_discovered_total",
+    "records_processed_total",
+    "bytes_read_total",
 )
+# Given up files are left out: each attempt was counted when it was refused.
+_STATUSES = {"finished": "success", "refused": "failed", "changed": "skipped"}
+_METRICS = {name: (ForeignMetric(f"blizzard_{name}"),) for name in _SHARED_METRICS} | {
+    "bytes_written_total": tuple(
+        ForeignMetric(f"blizzard_{name}") for name in ("bytes_written_total", "parquet_bytes_written_total")
+    ),
+    "staging_file_written_total": tuple(
+        ForeignMetric(f"blizzard_{name}") for name in ("staging_file_written_total", "parquet_files_written_total")
+    ),
+    "files_processed_total": (
+        ForeignMetric("blizzard_files_processed_total", "status", _STATUSES),
+        # Reading is one stream here, in which nothing tells a failed download from a failed decompression.
+        ForeignMetric("blizzard_files_failed_total", "stage", {"refused": "read"}),
+    ),
+    "backlog_files": (ForeignMetric("blizzard_pending_files"),),
+    "watermark_lag_seconds": (ForeignMetric("blizzard_checkpoint_age_seconds"),),
+}
 _OF_PENGUIN = (
     "this is a file of Penguin, the committer of Blizzard; `tidegate commit CONFIG --continuous` does its work, where "
     "CONFIG is the file of the pipelines, with delivery: staged and the same table_uri"
@@ -34,5 +52,5 @@ FOREIGN = Foreign(
     },
     files=dict.fromkeys(("tables.*.table_uri", "pipelines.*.sources.*.table_uri"), _OF_PENGUIN),
     writer=BLIZZARD,
-    metric_names={name: f"blizzard_{name}" for name in _SHARED_METRICS},
+    metric_names=_METRICS,
 )

@@ -64,6 +64,7 @@ METRICS = (
     Metric("files_discovered_total", "counter", "New files found by listings; again if they were not finished."),
     Metric("files_processed_total", "counter", "Files, by what became of them.", "status", FILE_STATUSES),
     Metric("records_processed_total", "counter", "Rows committed to the table."),
+    Metric("bytes_read_total", "counter", "Bytes of source files that were read to their end and committed."),
     Metric("bad_records_total", "counter", "Lines that became dead letters, by kind.", "reason", BAD_KINDS),
     Metric("rows_left_out_total", "counter", "Rows that were read and not taken.", "reason", LEFT_OUT),
     Metric("list_requests_total", "counter", "LIST requests sent to the source."),
@@ -266,6 +267,7 @@ class Metrics:
                 source.backlog_files = max(source.backlog_files - event.finished_files, 0)
                 source.backlog_bytes = max(source.backlog_bytes - event.finished_bytes, 0)
                 series.add("records_processed_total", name, event.rows)
+                series.add("bytes_read_total", name, event.finished_bytes)
                 series.add("files_processed_total", (*name, "finished"), event.finished_files)
                 series.add("commit_outcomes_total", (*name, "committed"))
                 series.durations["commit_duration_seconds"][name].add(event.seconds)

@@ -39,6 +39,7 @@ from tidegate.observe.metrics import (
     tell_trouble,
 )
 from tidegate.reports.status import SourceStatus
+from tidegate.specs.foreign import ForeignMetric
 from tidegate.specs.project import PipelineSpec, ProjectSpec
 
 Exported = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
@@ -54,18 +55,33 @@ class _Given(Collector):
         yield from self._exported
 
 
-def exposition(families: Iterable[Family], second_names: Mapping[str, str]) -> PageResponse:
-    """The page ``/metrics``; metrics that have one also under their second name."""
+SecondNames = Mapping[str, tuple[ForeignMetric, ...]]
+
+
+def exposition(families: Iterable[Family], second_names: SecondNames) -> PageResponse:
+    """The page ``/metrics``; metrics that have some also under their second names."""
     exported: list[Exported] = []
     for family in families:
         if not family.values and not family.durations:
             continue
         exported.append(_export(PREFIX + family.metric.name, family))
-        if family.metric.name in second_names:
-            exported.append(_export(second_names[family.metric.name], family))
+        others = second_names.get(family.metric.name, ())
+        exported += (_export(each.name, _translate(family, each)) for each in others)
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Given(exported))
     return PageResponse(200, CONTENT_TYPE_LATEST, generate_latest(registry))
+
+
+def _translate(family: Family, second: ForeignMetric) -> Family:
+    """The family with the label and the label's values of another system."""
+    if not second.values:
+        return family
+    values: dict[Labels, float] = {}
+    for (*common, own), value in family.values.items():
+        if own in second.values:
+            labels = (*common, second.values[own])
+            values[labels] = values.get(labels, 0.0) + value
+    return replace(family, metric=replace(family.metric, label=second.label or family.metric.label), values=values)
 
 
 def _export(name: str, family: Family) -> Exported:
@@ -128,7 +144,7 @@ def serve_metrics(
 
 
 def metrics_page(
-    families: Sequence[Family], sources: Sequence[SourceHealth], second_names: Mapping[str, str]
+    families: Sequence[Family], sources: Sequence[SourceHealth], second_names: SecondNames
 ) -> PageResponse:
     """``/metrics``."""
     healthy: dict[Labels, float] = {(each.pipeline, each.source): float(each.healthy) for each in sources}
@@ -226,7 +242,7 @@ def _health(status: SourceStatus) -> SourceHealth:
 
 
 @contextmanager
-def serve_status(look: Look, address: str, every: float, second_names: Mapping[str, str]) -> Iterator[str]:
+def serve_status(look: Look, address: str, every: float, second_names: SecondNames) -> Iterator[str]:
     """Serve the results of ``look`` while inside; yields the address."""
     seen = RecordedPages(look, every)
 

@@ -29,15 +29,28 @@ class ForeignWriter:
 
 
 @dataclass(frozen=True, slots=True)
+class ForeignMetric:
+    """The name of another system for a metric of ours.
+
+    ``values`` has its word for each value of our own label, and leaves out the values that it does not have; ``label``
+    is what it calls that label, if not as we do.
+    """
+
+    name: str
+    label: str = ""
+    values: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Foreign:
     """What is recognised of other systems; by default nothing.
 
     ``keys`` are the paths of configuration keys that mean nothing here, each with why; ``*`` stands for any name.
     ``files`` are paths of keys that show a file to be another program's, each with what does its work here.
-    ``metric_names`` has the name under which another system exports a metric of ours.
+    ``metric_names`` has the names under which another system exports a metric of ours.
     """
 
     keys: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
     writer: ForeignWriter | None = None
-    metric_names: Mapping[str, str] = field(default_factory=dict)
+    metric_names: Mapping[str, tuple[ForeignMetric, ...]] = field(default_factory=dict)

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Annotated, Any, Protocol, TypeVar
 
 from tidegate.specs.credentials import Interpolated, is_plain_setting, looks_random
-from tidegate.specs.foreign import Foreign
+from tidegate.specs.foreign import Foreign, ForeignMetric
 from tidegate.specs.keys import Address, Checked, Count, CountOrNone, Fraction, Function, Key, Query, Range
 from tidegate.specs.locations import Location, Options, Secret
 from tidegate.specs.table import SchemaSpec, SinkSpec
@@ -397,8 +397,8 @@ class ProjectSpec:
     """What is recognised of other systems."""
 
     @property
-    def second_names(self) -> Mapping[str, str]:
-        """Names of metrics under which they are exported as well."""
+    def second_names(self) -> Mapping[str, tuple[ForeignMetric, ...]]:
+        """Names of other systems under which metrics are exported as well."""
         return self.foreign.metric_names if self.metrics.legacy_names else {}
 
     def shown_names(self) -> Iterator[str]:

@@ -149,7 +149,7 @@ def unknown_option(uri: str, scheme: str, config: Mapping[str, str], error: Exce
 
 def secrets(options: Options) -> tuple[str, ...]:
     """Values that must never be shown: those of options, and those of the environment, which clients take as well."""
-    return (*_held_secrets(options), *secrets_of_environment(os.environ))
+    return (*_pick_secrets(options), *secrets_of_environment(os.environ))
 
 
 def secrets_of_environment(environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -157,12 +157,12 @@ def secrets_of_environment(environment: Mapping[str, str]) -> tuple[str, ...]:
     families = tuple(prefix.upper() for prefixes in FAMILIES.values() for prefix in prefixes)
     # The path of a file with credentials is none.
     others = ("_FILE", "_APPLICATION_CREDENTIALS")
-    return _held_secrets(
+    return _pick_secrets(
         {name: value for name, value in environment.items() if name.startswith(families) and not name.endswith(others)}
     )
 
 
-def _held_secrets(options: Mapping[str, str]) -> tuple[str, ...]:
+def _pick_secrets(options: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(
         value for name, value in options.items() if value and any(word in name.lower() for word in _SECRET_WORDS)
     )
