@@ -106,6 +106,7 @@ OTHER_VALUES: dict[str, Any] = {
     f"{P}.error_handling.max_failures": 17,
     f"{P}.error_handling.max_bad_records": 17,
     f"{P}.error_handling.dlq_path": "dead",
+    f"{P}.error_handling.dlq_storage_options": {"AWS_REGION": "there"},
     "pipelines": {"q": {"source": {"path": "in", "use_watermark": True}, "sink": {"path": "lake"}}},
     "reconcile": {"every": "P2D"},
     "reconcile.every": "PT6H",
