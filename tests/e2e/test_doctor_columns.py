@@ -42,4 +42,4 @@ def test_new_columns_and_those_that_are_not_declared_are_named(lake: Lake) -> No
 
 def test_a_type_that_does_not_fit_fails(lake: Lake) -> None:
     found = told(lake, {"name": "id", "type": "string"}, *FIELDS[1:])
-    assert [each.verdict for each in found if "id" in each.detail] == ["fail"]
+    assert [each.verdict for each in found if "'id'" in each.detail] == ["fail"]

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
 import tidegate
-from tidegate.cli.invocation import Command, Invocation, engine_option, print_text, with_json
+from tidegate.cli.invocation import Command, Invocation, engine_option, is_terminal, print_text, with_json
 from tidegate.errors import EnvironmentProblem
 from tidegate.reports.chaos import ChaosProgress
 from tidegate.reports.checks import Checks
 from tidegate.reports.wording import count, duration
+from tidegate.specs.masking import recall_mask
 
 _PERIOD = 5.0
 """Seconds between two lines about the progress of an experiment."""
@@ -50,23 +52,49 @@ def setup(invocation: Invocation, config: Path | None, yes: bool) -> int:
 
 @click.command(
     cls=Command,
-    examples=["tidegate doctor", "tidegate doctor pipelines.yml", "tidegate doctor pipelines.yml --secrets"],
+    examples=[
+        "tidegate doctor",
+        "tidegate doctor pipelines.yml",
+        "tidegate doctor pipelines.yml -p orders --deep",
+        "tidegate doctor pipelines.yml --secrets",
+    ],
 )
 @click.argument("config", type=click.Path(path_type=Path), metavar="[CONFIG]", required=False)
+@click.option("-p", "--pipeline", metavar="NAME", help="Only this pipeline (default: all).")
+@click.option("--deep", is_flag=True, help="Start Spark for databases that cannot be asked without it.")
 @click.option("--secrets", is_flag=True, help="Search state, YAML files and kept logs for secrets of CONFIG instead.")
 @engine_option
 @with_json
-def doctor(invocation: Invocation, config: Path | None, secrets: bool, engine: str | None) -> int:
+def doctor(
+    invocation: Invocation, config: Path | None, pipeline: str | None, deep: bool, secrets: bool, engine: str | None
+) -> int:
     """Check this machine and a configuration.
 
-    With the YAML file CONFIG, also checks its sources and tables. Exits with 1 if a check fails. Warnings alone exit
-    with 0.
+    With the YAML file CONFIG, also connects to its sources and tables: logs in to databases, sends each API one
+    request, writes a probe to each table and deletes it. Exits with 1 if a check fails. Warnings, and what was not
+    tried, exit with 0.
     """
+    if config is None and (secrets or pipeline or deep):
+        option = "--secrets" if secrets else "-p" if pipeline else "--deep"
+        raise click.UsageError(f"{option} needs CONFIG")
     if not secrets:
-        return invocation.give(Checks(tidegate.doctor(config, engine=engine)))
-    if config is None:
-        raise click.UsageError("--secrets needs CONFIG, which has the secrets to search for")
+        with _show_progress(invocation) as show:
+            found = tidegate.doctor(config, pipeline, engine=engine, deep=deep, show=show)
+        return invocation.give(Checks(found))
+    assert config is not None
     return invocation.give(Checks(tidegate.search_secrets(config)))
+
+
+@contextmanager
+def _show_progress(invocation: Invocation) -> Iterator[Callable[[object], None]]:
+    """A line on a terminal that shows what is waited for, and goes with the result."""
+    if invocation.quiet or not is_terminal(sys.stderr):
+        yield lambda progress: None
+        return
+    from tidegate.cli.terminal import console_for, watch
+
+    with watch(console_for(sys.stderr, colour=invocation.uses_colour())) as show:
+        yield lambda progress: show(recall_mask()(f"checking: {progress}"))
 
 
 @click.command(

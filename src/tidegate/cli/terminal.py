@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO, assert_never
 
 from rich.cells import cell_len, set_cell_size
@@ -42,6 +43,13 @@ def console_for(stream: TextIO, *, colour: bool, wide: bool = False) -> Console:
         color_system="auto" if colour else None,
         width=UNBOUNDED if wide else None,
     )
+
+
+@contextmanager
+def watch(console: Console) -> Iterator[Callable[[str], None]]:
+    """A line that moves while something is waited for; it shows the last text that it was given, and then goes."""
+    with console.status("starting") as line:
+        yield lambda text: line.update(shorten_middle(text, console.width - READABLE // 5))
 
 
 def draw(page: Page, console: Console) -> None:

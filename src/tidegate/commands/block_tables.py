@@ -51,7 +51,7 @@ def ask_tables(
             now |= {block.name: before} if before is not None else {}
             continue
         try:
-            tables = (list_tables or _ask_database)(block)
+            tables = (list_tables or ask_database)(block)
         except TidegateError as error:
             masked = Mask.around(project).error(error)
             refused[block.name] = TableRefusal(masked.problem, masked.remedy)
@@ -67,7 +67,8 @@ def ask_tables(
     return _put_tables(replace(project, notices=(*project.notices, *notices)), now, refused)
 
 
-def _ask_database(block: TableBlock) -> Sequence[DatabaseTable]:
+def ask_database(block: TableBlock) -> Sequence[DatabaseTable]:
+    """The tables that the database of a block has now."""
     # Loaded by commands that ask alone: the drivers need Arrow.
     from tidegate.sources.databases import list_tables
 

@@ -11,10 +11,11 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from tidegate.commands.block_tables import ask_tables, recall_tables, refuse_tables
+from tidegate.commands.block_tables import ListTables, ask_tables, recall_tables, refuse_tables
 from tidegate.config import load as load_file
 from tidegate.config import select
 from tidegate.config.document import nearest, sentence
@@ -55,12 +56,16 @@ def load(config: Config, *, pipeline: str | None = None) -> ProjectSpec:
     return _load(config, pipeline, lambda project: recall_tables(project) if _lacks_tables(project) else project)
 
 
-def load_asking(config: Config, *, pipeline: str | None = None, remember: bool = True) -> ProjectSpec:
+def load_asking(
+    config: Config, *, pipeline: str | None = None, remember: bool = True, list_tables: ListTables | None = None
+) -> ProjectSpec:
     """Load the configuration, and ask the databases of its blocks for their tables.
 
-    Without ``remember`` the answer is kept only if none was before, for commands that change nothing.
+    Without ``remember`` the answer is kept only if none was before, for commands that change nothing. ``list_tables``
+    asks a database, in place of the usual way.
     """
-    return _load(config, pipeline, lambda project: ask_tables(project, pipeline, remember=remember))
+    ask = partial(ask_tables, pipeline=pipeline, remember=remember, list_tables=list_tables)
+    return _load(config, pipeline, ask)
 
 
 def _load(config: Config, pipeline: str | None, put_tables: Callable[[ProjectSpec], ProjectSpec]) -> ProjectSpec:

@@ -216,6 +216,11 @@ class FileMetadataProvider(NumberedMetadataProvider):
     def __init__(self, location: Location) -> None:
         self._store = open_store(location)
 
+    @property
+    def location(self) -> Location:
+        """Where the files lie."""
+        return self._store.location
+
     def last(self, dataflow_id: str) -> Saved | None:
         shown: Saved | None = None
         with suppress(ObjectMissing):

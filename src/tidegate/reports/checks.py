@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
 from tidegate.reports.page import (
+    FEW_TABLES,
     Block,
     Cell,
     Columns,
@@ -19,28 +20,70 @@ from tidegate.reports.page import (
     cell,
     facts,
     line,
+    names,
     sections,
     source_name,
     table,
 )
-from tidegate.reports.report import Report, View
+from tidegate.reports.report import Report, View, hide_from_json
 from tidegate.reports.status import state_cell
 from tidegate.reports.watermark import StateTable
 from tidegate.reports.wording import count
 
 Verdict = Literal["ok", "warn", "fail"]
+Result = Literal["passed", "warning", "failed", "not tried"]
 
-_STYLES = {"ok": Style.GOOD, "warn": Style.WARN, "fail": Style.BAD}
+NOT_TRIED: Result = "not tried"
+NAMES_SHOWN = 3
+_RESULTS: Mapping[Verdict, Result] = {"ok": "passed", "warn": "warning", "fail": "failed"}
+_STYLES: Mapping[Result, Style] = {
+    "passed": Style.GOOD,
+    "not tried": Style.WARN,
+    "warning": Style.WARN,
+    "failed": Style.BAD,
+}
+"""The worst comes last."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check(Report):
-    """One check of ``doctor``; ``remedy`` is empty if all is well."""
+    """One check of ``doctor``; ``remedy`` is empty if all is well.
+
+    ``result`` follows from ``verdict``, unless the check was not tried: then it is a warning, and ``remedy`` says how
+    to have it tried. ``block`` is the block of tables that its ``pipeline`` came from.
+    """
 
     name: str
     verdict: Verdict
     detail: str
     remedy: str = ""
+    result: Result = "passed"
+    block: str | None = None
+    pipeline: str = hide_from_json("")
+
+    def __post_init__(self) -> None:
+        if self.result != NOT_TRIED:
+            object.__setattr__(self, "result", _RESULTS[self.verdict])
+
+
+def not_tried(name: str, why: str, remedy: str = "") -> Check:
+    """Make the check of something that was not tried; ``remedy`` says how to have it tried."""
+    return Check(name, "warn", why, remedy, NOT_TRIED)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckProgress:
+    """How far checks are; ``waiting`` are the names of those under way."""
+
+    done: int
+    total: int
+    waiting: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if not self.total:
+            return "this machine and the configuration"
+        waits = f", waiting for {names(self.waiting, 1)}" if self.waiting else ""
+        return f"{self.done:,} of {count(self.total, 'check')} done{waits}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,29 +97,72 @@ class Checks(Report):
         object.__setattr__(self, "ok", all(check.verdict != "fail" for check in self.checks))
 
     def code(self, *, stopped: bool = False) -> int:
-        """Return 1 if a check failed; warnings are no failure."""
+        """Return 1 if a check failed; warnings are no failure, and neither is what was not tried."""
         return int(not self.ok)
 
     def describe(self, view: View) -> Iterator[Block]:
-        """Yield all checks, then the remedies, then the totals."""
-        yield table(COLUMNS, self.checks)
-        problems = [check for check in self.checks if check.verdict != "ok"]
-        if problems:
-            yield Gap()
-        yield from (line(check.remedy, _STYLES[check.verdict], check.name) for check in problems if check.remedy)
+        """Yield all checks, then the remedies, then the totals; a block of many tables is one row and its failures."""
+        yield table(COLUMNS, self.checks if view.verbose else _fold_blocks(self.checks))
+        yield from after_gap(_describe_remedies(self.checks))
         yield Gap()
-        failed = sum(check.verdict == "fail" for check in problems)
-        warned = len(problems) - failed
-        if failed:
-            yield line(f"{count(failed, 'check')} failed, {count(warned, 'warning')}", Style.BAD)
+        found = {result: sum(check.result == result for check in self.checks) for result in _STYLES}
+        warned = [count(found["warning"], "warning")] if found["warning"] or found["failed"] else []
+        left = [f"{found[NOT_TRIED]:,} not tried"] if found[NOT_TRIED] else []
+        if found["failed"]:
+            yield line(", ".join((f"{count(found['failed'], 'check')} failed", *warned, *left)), Style.BAD)
         elif warned:
-            yield line(f"nothing failed, {count(warned, 'warning')}", Style.WARN)
+            yield line(", ".join(("nothing failed", *warned, *left)), Style.WARN)
+        elif left:
+            yield line(f"no problems found in what was tried; {left[0]}", Style.WARN)
         else:
             yield line("no problems found", Style.GOOD)
 
 
+def _fold_blocks(checks: Sequence[Check]) -> list[Check]:
+    """Put one row in the place of the checks of a block with many tables, and those that did not pass after it."""
+    blocks: dict[str, list[Check]] = {}
+    for check in checks:
+        if check.block is not None:
+            blocks.setdefault(check.block, []).append(check)
+    folded = {name: _add_up(name, own) for name, own in blocks.items() if _count_tables(own) > FEW_TABLES}
+    shown: list[Check] = []
+    for check in checks:
+        if check.block not in folded:
+            shown.append(check)
+        elif check is blocks[check.block][0]:
+            shown += [folded[check.block], *(each for each in blocks[check.block] if each.result != "passed")]
+    return shown
+
+
+def _count_tables(checks: Sequence[Check]) -> int:
+    return len({check.pipeline for check in checks})
+
+
+def _add_up(block: str, checks: Sequence[Check]) -> Check:
+    """One row for all checks of a block."""
+    worst = next(each for result in reversed(tuple(_STYLES)) for each in checks if each.result == result)
+    counted = ((sum(each.result == result for each in checks), result) for result in _STYLES)
+    told = ", ".join(f"{number:,} {result}" for number, result in counted if number)
+    name = f"{block} ({count(_count_tables(checks), 'table')})"
+    return Check(name, worst.verdict, f"{count(len(checks), 'check')}: {told}", result=worst.result)
+
+
+def _describe_remedies(checks: Sequence[Check]) -> Iterator[Line]:
+    """One line per remedy, with the names of the first checks that it is for."""
+    found: dict[tuple[str, Result], list[str]] = {}
+    for check in checks:
+        if check.remedy and check.result != "passed":
+            found.setdefault((check.remedy, check.result), []).append(check.name)
+    for (remedy, result), owners in found.items():
+        yield line(remedy, _STYLES[result], names(tuple(dict.fromkeys(owners)), NAMES_SHOWN))
+
+
+def _shown_status(check: Check) -> Cell:
+    return Cell(NOT_TRIED if check.result == NOT_TRIED else check.verdict, _STYLES[check.result])
+
+
 COLUMNS: Columns[Check] = {
-    "status": lambda check: Cell(check.verdict, _STYLES[check.verdict]),
+    "status": _shown_status,
     "~check": lambda check: check.name,
     "=found": lambda check: check.detail,
 }
@@ -156,5 +242,5 @@ class Adoptions(Report):
 
 def _describe_finding(check: Check) -> Line:
     remedy = f"; {check.remedy}" if check.remedy else ""
-    style = Style.NORMAL if check.verdict == "ok" else _STYLES[check.verdict]
+    style = Style.NORMAL if check.verdict == "ok" else _STYLES[check.result]
     return line(f"{check.detail}{remedy}", style, check.name)

@@ -55,7 +55,7 @@ from tidegate.reports.checks import Check
 from tidegate.reports.plan import ColumnSourcePlan
 from tidegate.reports.watermark import FileSet, StateTable, WatermarkMove
 from tidegate.reports.wording import count
-from tidegate.runs.checks import check_source, collect_checks
+from tidegate.runs.checks import CheckSettings, collect_checks
 from tidegate.runs.engine import ColumnRows
 from tidegate.runs.pass_ import Lane, Pass
 from tidegate.runs.replay_record import replay_source
@@ -272,12 +272,13 @@ class ColumnTracker(Tracker, Described, Copied, Editable, Replayable, Examinable
         kept = source.positions.copy
         return kept is None or kept.has(None if state is None else self.encode(state))
 
-    def source_checks(self, source: ColumnBound) -> list[Check]:
-        """Whether the source can be reached, and what is odd about it."""
+    def source_checks(self, source: ColumnBound, by: CheckSettings) -> list[Check]:
+        """Whether the source answers and has the columns, and what is odd about it."""
+        from tidegate.runs.source_checks import check_columns
+
         name = f"source {self.key}"
 
         def look() -> Iterator[Check]:
-            yield from check_source(name, self.source)
             by_window = source.pipeline.sink.load.replace_by_watermark
             for column in filter(_MOVES.search, self.source.watermark_columns if by_window else ()):
                 yield Check(
@@ -288,7 +289,7 @@ class ColumnTracker(Tracker, Described, Copied, Editable, Replayable, Examinable
                     "follow a column whose values stay, or replay such ranges: tidegate replay",
                 )
 
-        return collect_checks(name, look)
+        return [*collect_checks(name, lambda: check_columns(source, name, by)), *look()]
 
     def table_checks(
         self, source: ColumnBound, name: str, position: Position, state: ColumnState | None

@@ -36,7 +36,7 @@ from tidegate.reports.plan import SourcePlan
 from tidegate.reports.status import FailedFile
 from tidegate.reports.watermark import StateTable
 from tidegate.reports.wording import count
-from tidegate.runs.checks import collect_checks
+from tidegate.runs.checks import CheckSettings, collect_checks
 from tidegate.runs.file_source import FileSource, FileTracker, SourceState, Steps, discover_files, plan_files
 from tidegate.runs.path_segments import RememberedPaths
 from tidegate.runs.tracker import (
@@ -173,7 +173,7 @@ class FileTrackerBase(FileTracker, Described, HasPassRules, Copied, Editable, Re
 
         return compare_files(source, run)
 
-    def source_checks(self, source: FileSource) -> list[Check]:
+    def source_checks(self, source: FileSource, by: CheckSettings) -> list[Check]:
         """Whether the source answers, and whether its names sort in time."""
         name = f"source {self.key}"
 

@@ -38,6 +38,7 @@ from tidegate.storage.port import ObjectInfo, ObjectStore
 if TYPE_CHECKING:
     from tidegate.reports.reconcile import SourceComparison
     from tidegate.reports.watermark import StateTable, WatermarkMove
+    from tidegate.runs.checks import CheckSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,8 +298,8 @@ class Comparable(Protocol):
 class Examinable(Protocol):
     """Has checks of its own for ``doctor``."""
 
-    def source_checks(self, source: Any) -> list[Check]:
-        """Checks at the source."""
+    def source_checks(self, source: Any, by: CheckSettings) -> list[Check]:
+        """Checks at the source; they may take as long as a server takes to answer."""
 
     def table_checks(self, source: Any, name: str, position: Position, state: Any) -> Iterator[Check]:
         """Checks of a position and its table."""

@@ -165,7 +165,7 @@ class UnitWalk:
         """One group, from its requests to its commit; also returns its work units that were not begun."""
         change = UnitChange(self._source, self._run.engine, position, plan)
         try:
-            works = [_work_of(each, units) for each in wave]
+            works = [UnitWork.of(each, units) for each in wave]
             with self._run.take_server_turn(), self._take_connections(works):
                 group = change.read(wave, works, self._breaker.limit)
             failpoint("runs.read")
@@ -297,18 +297,6 @@ def breaker_of(source: UnitSource, shared: dict[str, object]) -> Breaker:
     assert isinstance(breaker, Breaker)
     breaker.begin()
     return breaker
-
-
-def _work_of(work: WorkUnit, units: Units) -> UnitWork:
-    """A work unit with everything that its task needs."""
-    return UnitWork(
-        unit=work.unit,
-        start=work.start,
-        segments=work.segments,
-        variables=units.variables.get(work.unit, {}),
-        secrets={**units.shared, **units.secrets.get(work.unit, {})},
-        follows=work.follows,
-    )
 
 
 def _identity(work: WorkUnit) -> tuple[str, int]:

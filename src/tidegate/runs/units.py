@@ -16,12 +16,12 @@ from tidegate.core.units.state import Units, UnitState, decode_units, encode_uni
 from tidegate.errors import TidegateError
 from tidegate.protocol.change import Identity, SourceKey, State
 from tidegate.protocol.position import Attempts, Position, utc_now
-from tidegate.reports.checks import Check
+from tidegate.reports.checks import Check, not_tried
 from tidegate.reports.plan import PartitionLine, PlannedUnits, SkippedWork, UnitSourcePlan
 from tidegate.reports.status import FailedUnit, WorkProgress
 from tidegate.reports.watermark import StateTable
 from tidegate.reports.wording import count
-from tidegate.runs.checks import check_source, collect_checks
+from tidegate.runs.checks import CheckSettings, collect_checks
 from tidegate.runs.pass_ import Pass
 from tidegate.runs.tracker import (
     AnySource,
@@ -175,20 +175,21 @@ class UnitTracker(Tracker, Described, HasPassRules, KnowsAttempts, Copied, Exami
         notes = (*plan.notes, *_obstacles(plan))
         return Backlog(complete=True, behind=progress.open > 0, notes=notes, work_units=progress)
 
-    def source_checks(self, source: UnitBound) -> list[Check]:
-        """Whether the source can be reached, and whether its units can be read."""
-        name = f"source {self.key}"
+    def source_checks(self, source: UnitBound, by: CheckSettings) -> list[Check]:
+        """Whether its units can be read, and whether the source answers for the first of them."""
+        from tidegate.runs.source_checks import check_units
 
-        def look() -> Iterator[Check]:
-            return check_source(name, self.source)
-
+        name, inputs = f"source {self.key}", f"units of {self.key}"
+        try:
+            units = read_units(self.source)
+        except TidegateError as error:
+            remedy = f"repair {inputs!r} first"
+            failed = Check(inputs, "fail", error.problem, error.remedy)
+            return [not_tried(name, "without its units there is no address to try", remedy), failed]
+        found = collect_checks(name, lambda: check_units(source, name, units, by))
         if self.source.unit is None and not self.source.inputs:
-            return collect_checks(name, look)
-        inputs = f"units of {self.key}"
-        return [
-            *collect_checks(name, look),
-            *collect_checks(inputs, lambda: _input_check(inputs, read_units(self.source))),
-        ]
+            return found
+        return [*found, *collect_checks(inputs, lambda: _input_check(inputs, units))]
 
     def table_checks(
         self, source: UnitBound, name: str, position: Position, state: UnitState | None

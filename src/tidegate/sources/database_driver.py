@@ -108,6 +108,16 @@ class DatabaseDriver(ABC):
             raise SourceError(f"{self.source} gives the column {twice[0]!r} twice", "give each column another name")
         return DatabaseColumns(fields, self.dialect)
 
+    def column_names(self, read: JdbcRead, condition: str | None = None) -> list[str]:
+        """The names of the columns of a table or a query, whatever their types; reads no row.
+
+        With a ``condition`` the database also checks that.
+        """
+        rows = JdbcStatements(read).rows(RowFilter(extra=condition))
+        with self._session() as cursor:
+            cursor.execute(f"SELECT * FROM ({rows}) tidegate_read WHERE 1 = 0")
+            return [each[0] for each in cursor.description or ()]
+
     def field(self, way: ColumnTransfer) -> pa.Field:
         """A column of the rows, if none is declared."""
         if is_decimal(way.kind):

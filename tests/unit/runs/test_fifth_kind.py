@@ -29,6 +29,7 @@ from tidegate.reports.report import View
 from tidegate.reports.run import RunReport
 from tidegate.reports.watermark import FileSet, StateTable, WatermarkMove
 from tidegate.runs import bind
+from tidegate.runs.checks import CheckSettings
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.runs.pass_ import Pass
@@ -51,6 +52,7 @@ class CounterSource:
     tables_read: tuple[str, ...] = ()
     takes_turns: bool = False
     read: str = "the number"
+    request: None = None
 
     @property
     def uri(self) -> str:
@@ -148,7 +150,7 @@ class CounterTracker(Tracker):
             lists_files=False,
         )
 
-    def source_checks(self, source: Any) -> list[Check]:
+    def source_checks(self, source: Any, by: CheckSettings) -> list[Check]:
         return [Check(f"source {self.key}", "ok", f"it counts to {self.newest()}")]
 
     def table_checks(self, source: Any, name: str, position: Position, state: int) -> Iterator[Check]:

@@ -248,7 +248,7 @@ def test_the_pages_of_a_unit_count_whole_or_not_at_all(api: Api, tmp_path: Path)
     )
     of = source(surveys(api, pagination=PAGED, retries=Retries(0, 0.0, 1.0)))
     results = carried_out(wave(tmp_path, of, [work("half"), work("whole")]))
-    assert "failed 1 times" in failure(results[0]).problem
+    assert "failed: status 500" in failure(results[0]).problem
     assert [row["id"] for row in stored(tmp_path)] == [2]
 
 

@@ -381,8 +381,9 @@ class Sender:
                         "if the server may receive it twice without harm, set idempotent: true",
                     ) from failure
                 if number == retries.attempts:
+                    often = f" {number + 1} times; the last failure" if number else ""
                     raise SourceError(
-                        f"{method} {where} failed {number + 1} times; the last failure: {failure}",
+                        f"{method} {where} failed{often}: {failure}",
                         "see what the server says, or allow more attempts with retries.attempts",
                     ) from failure
                 self._wait(number, failure, f"{method} {where}")

@@ -57,6 +57,7 @@ from tidegate.sources.http.envelope import (
     show_value,
     value_at,
 )
+from tidegate.sources.http.survey import locate_records
 from tidegate.specs.columns import HttpRead, Pagination, PaginationKind
 
 LONGEST_RECORD = 64 * 1024 * 1024
@@ -347,8 +348,17 @@ def _check_content(
     what = "an object" if isinstance(value, Mapping) else f"the value {excerpt(value, 200)}"
     raise SourceError(
         f"{where}: the response has no list of records {name} but {'nothing' if value is None else what}{keys}",
-        "name the path of the list in `records`",
+        f"name the path of the list in `records`{_hint_at_records(page.rest)}",
     )
+
+
+def _hint_at_records(rest: Any) -> str:
+    """Where the list of records seems to be; empty if that is not clear."""
+    try:
+        found = locate_records(rest, "")
+    except ConfigError:
+        return ""
+    return f", as it seems {found!r}" if found else "; the response itself is the list: leave `records` out"
 
 
 def _next_link(response: httpx2.Response) -> str | None:
@@ -422,6 +432,8 @@ _MEANINGS = {
 
 
 _MISSING = object()
+_LOOKED_AT = 100
+"""Records whose fields are collected: fields without a value may be left out of some."""
 _STARTS = {PaginationKind.OFFSET: 0, PaginationKind.PAGE: 1}
 _PARAMS = {PaginationKind.OFFSET: "offset", PaginationKind.PAGE: "page", PaginationKind.CURSOR: "cursor"}
 
@@ -473,6 +485,27 @@ def blocks(
         sender.close()
 
 
+@dataclass(frozen=True, slots=True)
+class FirstPage:
+    """What the first page of a read shows: how many records, their fields, and whether another page follows."""
+
+    records: int
+    fields: tuple[str, ...]
+    has_next: bool
+
+
+def read_first_page(read: HttpRead, part: Part, sender: Sender) -> FirstPage:
+    """Send the first request of a read and check the response as the read would; raises :class:`SourceError`."""
+    with sender.mask_errors():
+        walk = _PageWalk(read, part, sender)
+        page = next(walk.pages())
+        fields: dict[str, None] = {}
+        for line in next(page.blocks(), b"").splitlines()[:_LOOKED_AT]:
+            fields |= dict.fromkeys(map(str, orjson.loads(line)))
+        page.close()
+        return FirstPage(page.count, tuple(fields), walk.has_next)
+
+
 def part_blocks(read: HttpRead, part: Part, sender: Sender, counts: Counts, number: int = 0) -> Iterator[LineBlock]:
     """Yield all records of one part, page after page; counts pages and records."""
     with sender.mask_errors():
@@ -498,6 +531,7 @@ class _PageWalk:
         self._paging = read.pagination or Pagination()
         self._sender = sender
         self._first = request_of(read, part)
+        self.has_next = False
         self._pages = 0
         self._records = 0
         self._total: int | None = None
@@ -521,6 +555,7 @@ class _PageWalk:
                 if following is None:
                     self._check_end(request, page)
                 request = following
+                self.has_next = following is not None
             except TidegateError:
                 page.close()
                 raise

@@ -261,6 +261,11 @@ def _build_requests(source: UnitSource, work: UnitWork) -> Sequence[SegmentReque
     return requests
 
 
+def first_request(source: UnitSource, work: UnitWork) -> SegmentRequest | FileAddress:
+    """The request of the first segment of a work unit."""
+    return _build_request(source, variables_of(source, work, work.segments[0]))
+
+
 def _asks_again(source: UnitSource, work: UnitWork, before: tuple[int, int], now: SegmentRequest | FileAddress) -> bool:
     """True if the request of a segment is that of the one before it, whose rows stay.
 

@@ -20,6 +20,8 @@ from zoneinfo import ZoneInfo
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.core.dialects.dialect import DOUBLED, Dialect
 from tidegate.core.files.plan import FileSlice
+from tidegate.core.units.plan import WorkUnit
+from tidegate.core.units.state import Units
 from tidegate.errors import SourceError, TidegateError
 from tidegate.protocol.change import DataFile
 from tidegate.sources.http.bounds import format_value, round_up
@@ -48,6 +50,18 @@ class UnitWork:
     variables: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, Secret] = field(default_factory=dict, repr=False)
     follows: tuple[int, int] | None = None
+
+    @classmethod
+    def of(cls, work: WorkUnit, units: Units) -> UnitWork:
+        """A work unit with everything that its task needs."""
+        return cls(
+            unit=work.unit,
+            start=work.start,
+            segments=work.segments,
+            variables=units.variables.get(work.unit, {}),
+            secrets={**units.shared, **units.secrets.get(work.unit, {})},
+            follows=work.follows,
+        )
 
 
 @dataclass(frozen=True, slots=True)
