@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,24 @@ def test_a_database_that_cannot_be_asked_is_only_looked_for(tmp_path: Path) -> N
     (refused, *_) = told(config, "source orders/default")
     assert (refused.verdict, "nobody answers" in refused.detail) == ("fail", True)
     assert not any("hidden" in f"{each}" for each in tidegate.doctor(config))
+
+
+@pytest.mark.parametrize(
+    ("url", "module", "words"),
+    [
+        ("jdbc:postgresql://127.0.0.1:1/x", "psycopg", "install 'tidegate[postgres]', or run"),
+        ("jdbc:mysql://127.0.0.1:1/x", "pymysql", "install 'tidegate[mysql]', or run"),
+        ("jdbc:oracle:thin:@127.0.0.1:1:XE", None, "run `tidegate doctor CONFIG --deep`"),
+    ],
+)
+def test_a_database_without_a_driver_here_is_not_tried(
+    tmp_path: Path, url: str, module: str | None, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if module is not None:
+        monkeypatch.setitem(sys.modules, module, None)
+    config = database(tmp_path, {"type": "jdbc", "url": url, "user": "me", "password": "hidden"})
+    (left,) = (each for each in told(config, "source orders/default") if each.result == "not tried")
+    assert left.remedy.startswith(words)
 
 
 @pytest.mark.parametrize(

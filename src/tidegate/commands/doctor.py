@@ -84,7 +84,8 @@ def doctor(
         by = CheckSettings(kind)
         if deep and kind is EngineKind.SPARK:
             by = replace(by, by_spark=_spark_reader(stack, project, chosen))
-        return (*machine, *examine_project(project, bound, by, show), *broken, *_tell_left_out(chosen))
+        found = examine_project(project, bound, by, show)
+    return (*machine, *found, *Mask.around(project).deep((*broken, *_tell_left_out(chosen))))
 
 
 def _ask_tables(show: Show, block: TableBlock) -> Sequence[DatabaseTable]:

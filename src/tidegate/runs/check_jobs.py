@@ -90,7 +90,8 @@ class _Round:
             found = job.look()
         # The edge of a thread: whatever a driver raises is the failure of this check, and of no other.
         except Exception as error:
-            found = (Check(job.name, "fail", f"unexpected {type(error).__name__}: {safe_text(error)}"),)
+            problem = f"unexpected {type(error).__name__}: {safe_text(error)}"
+            found = (Check(job.name, "fail", problem, "run the pipeline with --debug to see where it comes from"),)
         self.results.put((job, found))
 
     def _collect(self) -> None:

@@ -159,9 +159,9 @@ def _one(holder: object, key: str) -> tuple[str, ...]:
 def _first_part(bound: ColumnBound, now: datetime) -> Part | None:
     """The first request of the next run, by the state that is known without opening the table."""
     source, pipeline = bound.source, bound.pipeline
-    recorded = bound.read_recorded()
-    version = 0 if recorded is None else recorded.version
     try:
+        recorded = bound.read_recorded()
+        version = 0 if recorded is None else recorded.version
         state = bound.decode_recorded(recorded)
         plan = plan_columns(pipeline.name, source, pipeline.sink.load, state, version, now)
         caps = {column: Bound(value, inclusive=True) for column, value in upper(source, pipeline.schema, now).items()}
