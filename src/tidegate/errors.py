@@ -20,7 +20,7 @@
     ├── WatermarkError             5   values of a watermark column that cannot be compared, kept or lowered
     ├── TableError                 5   the table cannot take what we would write
     │   ├── UnsupportedTable           features or properties outside the allow-list
-    │   ├── RowsRefused                Spark did not write the rows: a constraint, or a transform that failed
+    │   ├── RowsRefused                a constraint, a transform that failed, data files that others rewrote
     │   └── SchemaMismatch             columns do not fit
     │       ├── ColumnsChanged             … since the files were written (retryable: plan again)
     │       └── ReplacesTable              … and schema_evolution is `overwrite`
@@ -170,7 +170,7 @@ class UnsupportedTable(TableError):
 
 
 class RowsRefused(TableError):
-    """Spark did not write the rows, and another try would not either."""
+    """The rows were not written, and another try would not write them either."""
 
 
 class SchemaMismatch(TableError):

@@ -18,7 +18,8 @@ from tidegate import checkpoint_table, optimize_table, reconcile, recover, vacuu
 from tidegate.errors import StorageUnavailable, TableError, UnsupportedTable
 from tidegate.failpoints import InjectedFailure, arm
 from tidegate.observe.events import TableCared, TableCareFailed
-from tidegate.protocol.maintenance import ActiveFile, MaintainedTable, Rewrite, RewriteOvertaken, commit_rewrite
+from tidegate.protocol.maintenance import MaintainedTable, Rewrite, RewriteOvertaken, commit_rewrite
+from tidegate.protocol.table import ActiveFile
 from tidegate.runs import maintenance
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
@@ -175,7 +176,7 @@ def rewrite_of(lake: Lake) -> tuple[int, Rewrite]:
     store = open_store(lake.table)
     table = MaintainedTable(lake.table, store)
     snapshot = table.snapshot("OPTIMIZE")
-    files = table.active_files(snapshot)
+    files = snapshot.active_files()
     return snapshot.facts.version, merge_files(store, snapshot.facts, [files], lake.project.pipelines[0].sink)
 
 

@@ -23,7 +23,7 @@ def test_files_that_were_cleaned_up_before_their_commit_are_not_committed(tmp_pa
     store = open_store(lake.table)
     table = MaintainedTable(lake.table, store)
     snapshot = table.snapshot("")
-    rewrite = merge_files(store, snapshot.facts, bins(table.active_files(snapshot), 1 << 27), pipeline.sink)
+    rewrite = merge_files(store, snapshot.facts, bins(snapshot.active_files(), 1 << 27), pipeline.sink)
     written = tmp_path / "lake/events" / rewrite.added[0].path
     two_days_ago = time.time() - 2 * 24 * 3600
     os.utime(written, (two_days_ago, two_days_ago))

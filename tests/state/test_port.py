@@ -15,7 +15,7 @@ from deltalake import write_deltalake
 
 from state.lake import SCHEMA, Lake
 from support.errors import raises
-from tidegate.errors import TableError
+from tidegate.errors import TableError, TidegateError
 from tidegate.protocol.log import DeltaLog, entry_path
 from tidegate.protocol.memory import encode
 from tidegate.protocol.store import open_delta
@@ -234,3 +234,28 @@ def test_rows_are_replaced_only_on_top_of_the_snapshot_they_were_looked_for_in(b
     bench.port().replace(bench.snapshot(), "id = 1", rows.to_reader(), note(2))
     assert (bench.lake.ids("s"), bench.lake.ids("new")) == ([], [1])
     assert bench.snapshot().transaction_version("app") == 2
+
+
+def test_files_are_replaced_whole_and_only_on_top_of_the_snapshot_that_has_them(bench: Bench) -> None:
+    bench.create()
+    old = bench.snapshot()
+    (first,) = old.active_files()
+    added = bench.add()
+    bench.port().append(old, [bench.add()], note(1, "other"))
+    with pytest.raises(TidegateError):
+        bench.port().replace_files(old, [first], [added], note(2))
+    assert first.path in bench.snapshot().active_paths()
+    bench.port().replace_files(bench.snapshot(), [first], [added], note(2))
+    after = bench.snapshot()
+    assert (first.path in after.active_paths(), added.path in after.active_paths()) == (False, True)
+    assert (len(after.active_paths()), after.transaction_version("app")) == (2, 2)
+    bench.port().replace_files(after, after.active_files(), [], note(3))
+    assert bench.snapshot().active_paths() == frozenset()
+
+
+def test_an_append_that_saw_the_removed_files_does_not_follow_their_removal(bench: Bench) -> None:
+    bench.create()
+    old = bench.snapshot()
+    bench.port().replace_files(old, old.active_files(), [], note(2))
+    with pytest.raises(TableError):
+        bench.port().append(old, [bench.add()], note(1, "other"))

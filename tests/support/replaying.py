@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from support.lake import Lake
 from tidegate import ReplayReport
-from tidegate.commands.replay import FileReplay, other_locations
+from tidegate.commands.replay import FileReplay, other_locations, other_sources
 from tidegate.core.files.edit import Selection
 from tidegate.protocol.position import utc_now
 from tidegate.runs.bind import bind
@@ -21,6 +21,7 @@ def replay(
     *,
     partition: str | None = None,
     drop_missing: bool = False,
+    widen: bool = False,
     confirm: Callable[[ReplayReport], bool] = lambda report: True,
     lane: Engine | None = None,
     clock: Clock = utc_now,
@@ -29,7 +30,14 @@ def replay(
     project = lake.project
     pipeline = project.pipelines[0]
     place = bind(project, pipeline, pipeline.sources[0], 2)
-    selection, others = Selection(files, partition), other_locations(project, place)
-    engine = lane or InProcessEngine()
-    made = FileReplay(place, engine, selection, drop_missing=drop_missing, others=others, clock=clock)
+    made = FileReplay(
+        place,
+        lane or InProcessEngine(),
+        Selection(files, partition),
+        drop_missing=drop_missing,
+        widen=widen,
+        others=other_locations(project, place),
+        beside=other_sources(project, place),
+        clock=clock,
+    )
     return made.run(confirm)

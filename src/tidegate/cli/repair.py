@@ -166,6 +166,7 @@ def discard_letters(invocation: Invocation, /, dry_run: bool, yes: bool, **given
 @click.option("--files", metavar="PATTERN", help="Files that match this pattern (*, ?, [..], **).")
 @click.option("--partition", metavar="DIR", help="Instead: all files below this directory of the source.")
 @click.option("--drop-missing", is_flag=True, help="Also remove the rows of files that are gone.")
+@click.option("--widen", is_flag=True, help="Also the other files with rows in the same data files.")
 @_range_options
 @confirm_options
 @engine_option
@@ -178,12 +179,14 @@ def replay(
     files: str | None,
     partition: str | None,
     drop_missing: bool,
+    widen: bool,
     **span: Any,
 ) -> int:
     """Read files or a range of values again and replace their rows.
 
     Files: one commit removes the old rows of these files and adds the new ones. It finds the old rows by the column
-    _source_file (sink.metadata_columns). If a file cannot be read, nothing changes.
+    _source_file (sink.metadata_columns); without it by the ledger, whole data files at a time. If a file cannot be
+    read, nothing changes.
 
     A range, for column sources: from --start up to --end, in chunks, one commit per chunk. The same command continues
     an unfinished replay, and starts a finished one over; with --save-watermark it skips what the watermark covers.
@@ -202,7 +205,7 @@ def replay(
         raise click.UsageError("give --files PATTERN or --partition DIR, or --start and --end")
     else:
         question = "Replace these rows?"
-        call = partial(tidegate.replay, files=files, partition=partition, drop_missing=drop_missing)
+        call = partial(tidegate.replay, files=files, partition=partition, drop_missing=drop_missing, widen=widen)
     confirmation = Confirmation(invocation, question, dry_run, yes)
     with confirmation.progress() as (confirm, emit):
         report = call(confirm=confirm, emit=emit, stop=threading.Event(), **where)

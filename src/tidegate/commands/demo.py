@@ -143,6 +143,7 @@ pipelines:
         - {name: tags, type: list, items: string}
     sink:
       table_uri: lake/events
+      metadata_columns: [_source_file]
       partition_by: {prefix_template: "date=%Y-%m-%d", column: ts}
 """
 

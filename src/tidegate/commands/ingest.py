@@ -546,6 +546,9 @@ def _render_yaml(draft: PipelineDraft, name: str, table: str, options: IngestOpt
     if not draft.infer:
         sink["load_type"] = draft.load_type or _load_type(options)
         sink |= {"merge_keys": list(options.merge_keys)} if options.merge_keys else {}
+    else:
+        # From the first row on: without it `replay` cannot tell the rows of two files of a commit apart.
+        sink["metadata_columns"] = ["_source_file"]
     if options.partition_by:
         sink["partition_by"] = _partition_by(options.partition_by, of_files=draft.infer)
     elif draft.from_folders:

@@ -33,6 +33,7 @@ pipelines:
       #   - {name: amount, type: "decimal(10,2)"}
     sink:
       table_uri: lake/orders          # a Delta table; it is made by the first run
+      metadata_columns: [_source_file]  # each row names its file: `tidegate replay` can take any file back
       # partition_by: {prefix_template: "date=%Y-%m-%d", column: ordered_at}
 """
 _SAMPLE = """\

@@ -1,12 +1,13 @@
 """Replay of files: reads chosen source files again, and replaces their old rows in one commit.
 
-A replay that misses old rows doubles them. So it refuses tables that do not record the file, rows without a file name
-that may be meant, and rows under another location of the same source.
+A replay that misses old rows doubles them. Rows are found by the column that names their file; without it, whole data
+files are, by the ledger (``ledger_replay``). Rows under another location of the same source are refused.
 
-The ordinary tasks read the files into a work area below the table that no commit refers to. From there the
-rows stream into one Delta commit that removes the old rows, adds the new ones and moves the position by one. An
-unreadable file stops the whole replay, and nothing changes. Bad lines become dead letters as in a run, and the
-earlier letters of these files are answered.
+By the column, the ordinary tasks read the files into a work area below the table that no commit refers to. From there
+the rows stream into one Delta commit that removes the old rows, adds the new ones and moves the position by one. By the
+ledger, they write data files as a run does, and the commit removes the old ones. An unreadable file stops the whole
+replay, and nothing changes. Bad lines become dead letters as in a run, and the earlier letters of these files are
+answered.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
+from tidegate.commands.ledger_replay import LedgerChoice, choose_by_ledger
 from tidegate.commands.project import Config, agree, load, on_engine, open_engine, source_of, without_secrets
 from tidegate.core.files.discovery import EXAMPLES, Skipped, accepts, is_behind
 from tidegate.core.files.edit import Selection
@@ -30,8 +32,19 @@ from tidegate.errors import CommitLost, ObjectChanged, SourceError, TidegateErro
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.parquet.parquet_file import uuid7
-from tidegate.protocol.change import Change, Coverage, NextState, ReplaceRows
+from tidegate.protocol.change import (
+    Change,
+    Coverage,
+    NextState,
+    ReplaceFiles,
+    ReplaceRows,
+    SourceKey,
+    Write,
+    Written,
+    write_files,
+)
 from tidegate.protocol.delta import literal, rows_by_value
+from tidegate.protocol.ledger_blocks import REPLAYED_FILES
 from tidegate.protocol.position import Position, utc_now
 from tidegate.reports.replay import ColumnReplayReport, ReplayReport
 from tidegate.reports.watermark import FileSet
@@ -68,6 +81,7 @@ def replay(
     files: str | None = None,
     partition: str | None = None,
     drop_missing: bool = False,
+    widen: bool = False,
     confirm: Callable[[ReplayReport], bool] = agree,
     emit: events.Emit = events.ignore,
     stop: threading.Event | None = None,
@@ -75,9 +89,10 @@ def replay(
 ) -> ReplayReport:
     """Read finished files again and replace exactly their rows, in one commit, if ``confirm`` agrees.
 
-    ``files`` is a pattern, ``partition`` a directory of the source: give one of them. Needs ``_source_file`` in
-    ``sink.metadata_columns``. An unreadable file raises and nothing changes. ``drop_missing`` also removes the rows of
-    files that are no longer in the source. Uses the engine as ``run`` does.
+    ``files`` is a pattern, ``partition`` a directory of the source: give one of them. An unreadable file raises and
+    nothing changes. ``drop_missing`` also removes the rows of files that are no longer in the source. Without
+    ``_source_file`` in ``sink.metadata_columns`` the ledger says which data files have the rows; ``widen`` also replays
+    the other files with rows in these. Uses the engine as ``run`` does.
     """
     selection = Selection(files, None if partition is None else partition.strip("/"))
     flag = stop or threading.Event()
@@ -85,8 +100,17 @@ def replay(
     told = without_secrets(emit, project)
     bound = require_files(source_of(project, pipeline, source), "replay")
     with open_engine(project, told, flag) as opened, stops_on_signals(flag):
-        others = other_locations(project, bound)
-        made = FileReplay(bound, opened, selection, drop_missing=drop_missing, others=others, emit=told, stop=flag)
+        made = FileReplay(
+            bound,
+            opened,
+            selection,
+            drop_missing=drop_missing,
+            widen=widen,
+            others=other_locations(project, bound),
+            beside=other_sources(project, bound),
+            emit=told,
+            stop=flag,
+        )
         return made.run(confirm)
 
 
@@ -172,27 +196,31 @@ def file_set(files: Sequence[SourceFile]) -> FileSet:
 
 def other_locations(project: ProjectSpec, bound: FileSource) -> tuple[str, ...]:
     """The locations of the other sources of the same table."""
-    return tuple(
-        source.location.uri
-        for pipeline in project.pipelines
-        if pipeline.sink.table.uri == bound.pipeline.sink.table.uri
-        for source in pipeline.of(PathSource)
-        if (pipeline.name, source.name) != (bound.pipeline.name, bound.source.name)
-    )
+    return tuple(source.location.uri for _, source in _others(project, bound))
 
 
-def check_rows_are_told_apart(bound: FileSource, opened: Position, others: Sequence[str]) -> None:
-    """Refuse a table in which the rows of a file cannot be found."""
-    sink, base = bound.pipeline.sink, f"{bound.source.location.uri}/"
-    if opened.first_run or opened.table_version < 0:
-        raise TidegateError(f"{bound.key}: nothing was ingested yet", "run the pipeline first")
+def other_sources(project: ProjectSpec, bound: FileSource) -> tuple[SourceKey, ...]:
+    """The other file sources of the same table."""
+    return tuple(SourceKey(pipeline, source.name) for pipeline, source in _others(project, bound))
+
+
+def _others(project: ProjectSpec, bound: FileSource) -> Iterator[tuple[str, PathSource]]:
+    for pipeline in project.pipelines:
+        if pipeline.sink.table.uri == bound.pipeline.sink.table.uri:
+            for source in pipeline.of(PathSource):
+                if (pipeline.name, source.name) != (bound.pipeline.name, bound.source.name):
+                    yield pipeline.name, source
+
+
+def names_files(bound: FileSource, opened: Position) -> bool:
+    """Whether the rows of the table say which file they came from, at least those that are written now."""
     schema = opened.schema()
-    if FILE_COLUMN not in sink.metadata_columns or schema is None or FILE_COLUMN not in schema.names:
-        raise TidegateError(
-            f"{bound.key}: which rows came from which file is not recorded in {sink.table.uri}",
-            f"a replay needs {FILE_COLUMN!r} in sink.metadata_columns from the first run on; without it, delete the "
-            "rows yourself and then move the watermark back (`tidegate watermark set`)",
-        )
+    return FILE_COLUMN in bound.pipeline.sink.metadata_columns and schema is not None and FILE_COLUMN in schema.names
+
+
+def check_locations(bound: FileSource, others: Sequence[str]) -> None:
+    """Refuse a table in which the same files are under the same name for several sources."""
+    base = f"{bound.source.location.uri}/"
     for uri in others:
         if f"{uri}/".startswith(base) or base.startswith(f"{uri}/"):
             raise TidegateError(
@@ -210,8 +238,8 @@ def choose(
     now: datetime,
     *,
     drop_missing: bool = False,
-) -> ReplaySelection:
-    """The selected files, found in source and table."""
+) -> ReplaySelection | None:
+    """The selected files, found in source and table; None if their old rows may be there without a name."""
     source, base = bound.source, f"{bound.source.location.uri}/"
     scope = scope_of(source)
     listed = bound.tracker.store.list(selection.prefix, scope=scope)
@@ -230,8 +258,8 @@ def choose(
     dropped = missing if drop_missing else ()
     _check_number(bound, len(by_state.finished) + len(dropped))
     blank = {file.path for file in by_state.finished if file.path not in rows}
-    if blank:
-        _check_elsewhere(bound, others, blank)
+    if blank and not _are_elsewhere_by_name(bound, others, blank):
+        return None
     leaving = [*(file.path for file in by_state.finished), *dropped]
     counted = sum(rows.get(path, 0) for path in leaving)
     left_out = scope.left_out
@@ -248,17 +276,13 @@ def _check_number(bound: FileSource, number: int) -> None:
         )
 
 
-def _check_elsewhere(bound: FileSource, others: Sequence[str], paths: set[str]) -> None:
-    """Refuse files whose old rows may be there without a name, or under another location."""
+def _are_elsewhere_by_name(bound: FileSource, others: Sequence[str], paths: set[str]) -> bool:
+    """Whether every other row has the name of its file; refuses files whose rows are under another location."""
     table, base = bound.pipeline.sink.table, f"{bound.source.location.uri}/"
     known = tuple(f"{uri}/" for uri in others)
     for value, rows in rows_by_value(table, FILE_COLUMN, base, outside=True):
         if not value:
-            raise TidegateError(
-                f"{bound.key}: {table.uri} has {count(rows, 'row')} without the name of a file, and no row under the "
-                f"name of {count(len(paths), 'selected file')} (e.g. {min(paths)}): the old rows cannot be found",
-                f"select files that were ingested since {FILE_COLUMN!r} is recorded",
-            )
+            return False
         same = None if value.startswith(known) else _end_in(value, paths)
         if same is not None:
             raise TidegateError(
@@ -266,6 +290,7 @@ def _check_elsewhere(bound: FileSource, others: Sequence[str], paths: set[str]) 
                 "moved, and a replay would double these rows",
                 f"set {FILE_COLUMN!r} of the old rows to the new location first (UPDATE with Spark)",
             )
+    return True
 
 
 def _end_in(value: str, paths: set[str]) -> str | None:
@@ -279,7 +304,7 @@ TRIES_AGAINST_OTHERS = 20
 
 
 class FileReplay(Replay[FileSource, ReplayReport]):
-    """A replay of selected files; ``others`` are the locations of the table's other sources."""
+    """A replay of selected files; ``others`` are the locations of the table's other sources, ``beside`` their keys."""
 
     def __init__(
         self,
@@ -288,7 +313,9 @@ class FileReplay(Replay[FileSource, ReplayReport]):
         selection: Selection,
         *,
         drop_missing: bool = False,
+        widen: bool = False,
         others: Sequence[str] = (),
+        beside: Sequence[SourceKey] = (),
         emit: events.Emit = events.ignore,
         stop: threading.Event | None = None,
         clock: Clock = utc_now,
@@ -297,16 +324,15 @@ class FileReplay(Replay[FileSource, ReplayReport]):
         self._engine = engine
         self._selection = selection
         self._drop_missing = drop_missing
+        self._widen = widen
         self._others = tuple(others)
+        self._beside = tuple(beside)
         self._run = uuid7()
 
     def plan(self) -> ReplayReport:
         """The selected files and the fate of their rows."""
-        self._opened = self._open()
-        state = self._bound.state_of(self._opened)
-        self._choice = choice = choose(
-            self._bound, self._others, self._selection, state, self._clock(), drop_missing=self._drop_missing
-        )
+        self._pass().run(CommitCommand(self._open, self._choose))
+        choice = self._choice
         if not (choice.files or choice.due or choice.missing or choice.unseen):
             raise TidegateError(
                 f"{self._bound.key}: no file matches {self._selection}",
@@ -315,16 +341,69 @@ class FileReplay(Replay[FileSource, ReplayReport]):
         self.is_needed = not choice.is_empty
         return self._report(choice, self._opened)
 
+    def _choose(self, opened: Position) -> Position:
+        self._opened = opened
+        self._choice = self._choose_by_name(opened) or self._choose_by_ledger(opened)
+        return opened
+
+    def _choose_by_name(self, opened: Position) -> ReplaySelection | None:
+        if not names_files(self._bound, opened):
+            return None
+        check_locations(self._bound, self._others)
+        state, drop = self._bound.state_of(opened), self._drop_missing
+        return choose(self._bound, self._others, self._selection, state, self._clock(), drop_missing=drop)
+
+    def _choose_by_ledger(self, opened: Position) -> LedgerChoice:
+        return choose_by_ledger(
+            self._bound,
+            self._beside,
+            self._selection,
+            opened,
+            self._clock(),
+            drop_missing=self._drop_missing,
+            widen=self._widen,
+        )
+
     def carry_out(self, planned: ReplayReport) -> ReplayReport:
         """Read the files and replace their rows."""
+        choice = self._choice
+        done, rows = self._replace_rows(choice) if isinstance(choice, ReplaySelection) else self._replace_files(choice)
+        return replace(planned, rows_written=rows, version=done.version, table_version=done.table_version)
+
+    def _replace_rows(self, choice: ReplaySelection) -> tuple[Position, int]:
         self._bound.clean_work(self._clock())
         with Lane(self._bound) as lane:
             work = lane.new_area().location
-            columns, results = self._read(self._opened, self._choice.files, work)
-            write = self._replacement(self._choice, columns, results, work)
-            done = self._commit(write, results)
-        rows = sum(result.rows for result in results)
-        return replace(planned, rows_written=rows, version=done.version, table_version=done.table_version)
+            columns, results = self._read(self._opened, choice.files, work)
+            write = self._replacement(choice, columns, results, work)
+            # The rows stay correct on top of another run: those of a finished file do not depend on the position.
+            run = self._pass()
+            done = run.run(
+                CommitCommand(self._open, lambda opened: run.commit(opened, self._change(opened, write, results)))
+            )
+        return done, write.rows
+
+    def _replace_files(self, choice: LedgerChoice) -> tuple[Position, int]:
+        run = self._pass()
+        rows = 0
+
+        def go(opened: Position) -> Position:
+            nonlocal rows
+            removed = choice.find_again(self._bound, self._beside, opened)
+            # Each time anew: files of a lost commit are in none, and `reconcile --clean` may be removing them.
+            columns, results = self._read(opened, choice.files)
+            files = tuple(file for result in results for file in result.data_files)
+            written = (Written(columns.table, columns.partition_columns, files),)
+            write = ReplaceFiles(removed, written) if removed else write_files(written)
+            rows = write.rows
+            return run.commit(opened, self._change(opened, write, results, REPLAYED_FILES))
+
+        return run.run(CommitCommand(self._open, go)), rows
+
+    def _pass(self) -> Pass:
+        """A pass that tries again if another run of the source came first."""
+        # Other errors are final: rows that were read for other columns have to be read again, by a new replay.
+        return Pass(self._bound, stop=self._stop, rules=PassRules(TRIES_AGAINST_OTHERS, (CommitLost,)))
 
     def _open(self) -> Position:
         opened = self._bound.positions.open()
@@ -332,11 +411,12 @@ class FileReplay(Replay[FileSource, ReplayReport]):
         if reasons:
             problem = f"table {self._bound.table_uri}: rows of it cannot be replaced by `tidegate replay`: {reasons}"
             raise UnsupportedTable(problem, "replace them with Spark")
-        check_rows_are_told_apart(self._bound, opened, self._others)
+        if opened.first_run or opened.table_version < 0:
+            raise TidegateError(f"{self._bound.key}: nothing was ingested yet", "run the pipeline first")
         return opened
 
     def _read(
-        self, opened: Position, files: Sequence[SourceFile], work: Location
+        self, opened: Position, files: Sequence[SourceFile], work: Location | None = None
     ) -> tuple[TableColumnsPlan, tuple[GroupResult, ...]]:
         """Read every file whole, by the ordinary tasks; an unreadable one raises."""
         units = self._units(files)
@@ -356,9 +436,11 @@ class FileReplay(Replay[FileSource, ReplayReport]):
         slices = [FileSlice(file.path, file.size, file.etag) for file in files]
         return group_files(slices, sizing_of(self._bound))
 
-    def _task(self, columns: TableColumnsPlan, work: Location) -> ReadTask:
-        """The task of a run with another target: whole files, in pieces that can be read back one at a time."""
+    def _task(self, columns: TableColumnsPlan, work: Location | None) -> ReadTask:
+        """The task of a run for whole files; into a work area in pieces that can be read back one at a time."""
         task = columns.task(self._bound.pipeline, self._bound.source, None, self._run)
+        if work is None:
+            return replace(task, whole_files=True)
         # They are read back whole, one after the other, while the commit streams them.
         writer = replace(task.writer, file_size=min(task.writer.file_size, FILE_BYTES))
         return replace(task, table=work, writer=writer, whole_files=True)
@@ -376,18 +458,7 @@ class FileReplay(Replay[FileSource, ReplayReport]):
             sum(result.rows for result in results),
         )
 
-    def _commit(self, write: ReplaceRows, results: Sequence[GroupResult]) -> Position:
-        """Replace the rows; if another run of the source came first, try again on top of it.
-
-        The rows stay correct: those of a finished file do not depend on the position.
-        """
-        # Other errors are final: rows that were read for other columns have to be read again, by a new replay.
-        run = Pass(self._bound, stop=self._stop, rules=PassRules(TRIES_AGAINST_OTHERS, (CommitLost,)))
-        return run.run(
-            CommitCommand(self._open, lambda opened: run.commit(opened, self._change(opened, write, results)))
-        )
-
-    def _change(self, opened: Position, write: ReplaceRows, results: Sequence[GroupResult]) -> Change:
+    def _change(self, opened: Position, write: Write, results: Sequence[GroupResult], action: str = "replay") -> Change:
         """The change on top of ``opened``, with the new letters of the files, and answers to their old ones."""
         choice = self._choice
         # On top of the current position: a person may have moved the watermark below these files since they were
@@ -403,10 +474,10 @@ class FileReplay(Replay[FileSource, ReplayReport]):
             coverage=(*coverage_of(results), *(Coverage(path, 0, None, 0, 0, True) for path in choice.dropped)),
             letters=letters,
             debts=letter_debts(letters, self._bound, opened),
-            action="replay",
+            action=action,
         )
 
-    def _still_finished(self, state: Any, choice: ReplaySelection) -> dict[str, object]:
+    def _still_finished(self, state: Any, choice: ReplaySelection | LedgerChoice) -> dict[str, object]:
         """The current state; raises if one of the files is to be read by now."""
         now = self._clock()
         due = self._bound.tracker.sort_files(state, choice.files, now).due
@@ -416,9 +487,10 @@ class FileReplay(Replay[FileSource, ReplayReport]):
                 "watermark was moved meanwhile",
                 "nothing was replaced; replay again",
             )
+        state = self._bound.tracker.remember_again(state, choice.files)
         return self._bound.tracker.encode(replace(state, last_update_ts=int(now.timestamp())))
 
-    def _report(self, choice: ReplaySelection, opened: Position) -> ReplayReport:
+    def _report(self, choice: ReplaySelection | LedgerChoice, opened: Position) -> ReplayReport:
         return ReplayReport(
             pipeline=self._bound.pipeline.name,
             source=self._bound.source.name,

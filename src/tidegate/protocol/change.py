@@ -318,6 +318,31 @@ class ReplaceRows:
         return (Written(self.schema, self.partition_columns),)
 
 
+@dataclass(frozen=True, slots=True)
+class ReplaceFiles:
+    """Data files leave the table whole, and finished files, possibly none, take their place, in one commit.
+
+    ``removed`` are paths relative to the table. Each must be visible in the snapshot that the commit builds on: whoever
+    rewrote one has moved its rows, and they would stay.
+    """
+
+    removed: frozenset[str]
+    groups: tuple[Written, ...]
+    requires: ClassVar = (Requirement.TABLE, Requirement.PLAIN_APPEND, Requirement.REMOVABLE_ROWS)
+
+    def __post_init__(self) -> None:
+        if not self.removed:
+            raise ValueError("ReplaceFiles without a file to remove: a change that only adds files is AppendFiles")
+
+    @property
+    def data_files(self) -> tuple[DataFile, ...]:
+        return tuple(file for group in self.groups for file in group.data_files)
+
+    @property
+    def rows(self) -> int:
+        return sum(file.record_count for file in self.data_files)
+
+
 class RowCount(Enum):
     """Which number of rows counts after a write by Spark."""
 
@@ -366,7 +391,7 @@ class NoRows:
         return () if self.groups else (Requirement.TABLE,)
 
 
-Write = AppendFiles | ReplaceRows | SparkWrite | NoRows
+Write = AppendFiles | ReplaceRows | ReplaceFiles | SparkWrite | NoRows
 """What a change does to the rows of the table."""
 
 

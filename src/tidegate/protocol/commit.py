@@ -48,6 +48,7 @@ from tidegate.protocol.change import (
     Change,
     DataFile,
     NoRows,
+    ReplaceFiles,
     ReplaceRows,
     Requirement,
     RowCount,
@@ -60,7 +61,7 @@ from tidegate.protocol.documents import Document, Parent, digest
 from tidegate.protocol.log import LogEntry, sync_entries
 from tidegate.protocol.open import check_restore, overwrite_warnings, unseen_warning
 from tidegate.protocol.position import Deadline, Position, TableContext
-from tidegate.protocol.table import Add, CommitNote, Snapshot, arrow_schema, no_rows, schema_json
+from tidegate.protocol.table import ActiveFile, Add, CommitNote, Snapshot, arrow_schema, no_rows, schema_json
 from tidegate.protocol.table_checks import (
     check_changes,
     check_requirement,
@@ -463,6 +464,21 @@ class Attempt:
             case ReplaceRows(predicate=str(predicate)):
                 with write.read(arrow_schema(snapshot.facts.schema_json)) as rows:
                     delta.replace(snapshot, predicate, rows, note)
+            case ReplaceFiles(removed=removed):
+                delta.replace_files(snapshot, self._find_visible(snapshot, removed), self._adds, note)
+
+    def _find_visible(self, snapshot: Snapshot, removed: frozenset[str]) -> tuple[ActiveFile, ...]:
+        """The files to remove, as the snapshot has them; ``RowsRefused`` if one is not visible any more."""
+        found = tuple(file for file in snapshot.active_files() if file.path in removed)
+        gone = removed - {file.path for file in found}
+        # No source has moved, so that it was not an earlier try of ours.
+        if gone:
+            raise RowsRefused(
+                f"{self.site.key}: {count(len(gone), 'data file')} of {self.site.uri} (e.g. {min(gone)}) left the table"
+                " before the commit: somebody rewrote or removed the rows",
+                "nothing was changed; give the same command again",
+            )
+        return found
 
     def _resolve(self) -> LogEntry | None:
         """Step d: the outcome according to the log."""

@@ -3,7 +3,8 @@
 A watermark that a person sets, a fence, a failed file: such a change adds nothing to the table. Its entry has
 ``commitInfo`` and ``txn`` and is put at the next version if nobody was first, which is all that the Delta protocol
 requires of a writer that adds no file, whatever features the table has. Only in-commit timestamps concern the entry
-itself: they follow that of the entry before.
+itself: they follow that of the entry before. Where whole files replace others, the entry has their actions as well, and
+only tables that the library may append to and remove rows from get one.
 
 The library's errors are mapped here, once. They are only shown: the outcome of a commit is read from the log.
 """
@@ -17,12 +18,22 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
 from tidegate.errors import StateError, StorageError, StorageUnavailable, TableError, TidegateError
 from tidegate.protocol.log import DIRECTORY, DeltaLog, entry_path, newest_checkpoint
-from tidegate.protocol.table import Add, CommitNote, Snapshot, TableFacts, TableProtocol, TableSize, arrow_schema
+from tidegate.protocol.table import (
+    ActiveFile,
+    Add,
+    CommitNote,
+    Snapshot,
+    TableFacts,
+    TableProtocol,
+    TableSize,
+    arrow_schema,
+)
 from tidegate.protocol.table_checks import check_protocol
 from tidegate.specs.masking import Mask, shorten
 from tidegate.storage.options import client_settings, of_scheme, retry_options, secrets, split_uri
@@ -70,6 +81,9 @@ class DeltaSnapshot:
         with self.map_errors("list the files of"):
             column = self.table.get_add_actions(flatten=True).column("path")
         return frozenset(unquote(str(path)) for path in column.to_pylist())
+
+    def active_files(self) -> tuple[ActiveFile, ...]:
+        return tuple(_active(row, self.facts.partition_columns) for row in self.file_statistics())
 
     def size(self) -> TableSize:
         with self.map_errors("list the files of"):
@@ -211,6 +225,15 @@ class DeltaLakeTable:
     def replace(self, base: Snapshot, predicate: str, rows: pa.RecordBatchReader, note: CommitNote) -> None:
         self._overwrite("replace rows of", base, rows, note, predicate=predicate)
 
+    def replace_files(
+        self, base: Snapshot, removed: Sequence[ActiveFile], adds: Sequence[Add], note: CommitNote
+    ) -> None:
+        # An entry of our own: the library removes by a predicate only, and nothing in these rows says which they are.
+        removes = [file.to_remove(note.last_updated_ms, changes_data=True) for file in removed]
+        actions = [*removes, *(add.to_action(changes_data=True) for add in adds)]
+        with self._map_errors("replace files of"):
+            put_entry(self._store, base.facts, note, actions)
+
     def overwrite(self, base: Snapshot, rows: pa.RecordBatchReader, note: CommitNote) -> None:
         self._overwrite("replace the columns of", base, rows, note, schema_mode="overwrite")
 
@@ -292,6 +315,27 @@ class _Missing(TableError):
     """The library found no table."""
 
 
+def _active(row: Mapping[str, Any], partition_columns: tuple[str, ...]) -> ActiveFile:
+    values = tuple((name, _format_value(row.get(f"partition.{name}"))) for name in partition_columns)
+    logged = str(row["path"])
+    return ActiveFile(unquote(logged), logged, int(row["size_bytes"]), int(row["num_records"] or 0), values)
+
+
+def _format_value(value: object) -> str | None:
+    """A partition value in Delta's form."""
+    match value:
+        case None:
+            return None
+        case bool():
+            return str(value).lower()
+        case datetime():
+            return value.replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
+        case date():
+            return value.isoformat()
+        case _:
+            return str(value)
+
+
 def _facts(table: Any) -> TableFacts:
     protocol, metadata = table.protocol(), table.metadata()
     return TableFacts(
@@ -339,19 +383,19 @@ def no_hooks() -> Any:
     return PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 
-def put_entry(store: ObjectStore, facts: TableFacts, note: CommitNote) -> None:
-    """Write the entry after version ``facts.version``; ``ObjectExists`` if there is one."""
+def put_entry(store: ObjectStore, facts: TableFacts, note: CommitNote, files: Sequence[Mapping[str, Any]] = ()) -> None:
+    """Write the entry after version ``facts.version``, which replaces ``files``; ``ObjectExists`` if there is one."""
     info: dict[str, Any] = {
         "timestamp": note.last_updated_ms,
         "operation": "WRITE",
-        "operationParameters": {"mode": "Append", "partitionBy": "[]"},
-        "isBlindAppend": True,
+        "operationParameters": {"mode": "Overwrite" if files else "Append", "partitionBy": "[]"},
+        "isBlindAppend": not files,
         "userMetadata": note.user_metadata,
         "engineInfo": "tidegate",
     }
     if facts.properties.get("delta.enableInCommitTimestamps", "").lower() == "true":
         info = {"inCommitTimestamp": _next_timestamp(store, facts, note), **info}
-    lines = [{"commitInfo": info}, *note.to_actions()]
+    lines = [{"commitInfo": info}, *files, *note.to_actions()]
     content = "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines)
     # Put-if-absent is the Delta protocol's own way to serialise writers; at a taken version RESOLVE decides.
     store.put_if_absent(entry_path(facts.version + 1), content.encode())

@@ -24,12 +24,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+REPLAYED_FILES = "replay of data files"
+"""The action of a replay that took whole data files; ``replay`` found its rows by a predicate."""
+
 PASS_OVER_NOTHING = frozenset(
     {
         "run",
         "commit",
         "reconcile",
         "replay",
+        REPLAYED_FILES,
         "dlq retry",
         "dlq discard",
         "recover",

@@ -21,9 +21,8 @@ from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 from uuid import uuid4
 
 from tidegate.core.json_shape import load_json
@@ -33,7 +32,7 @@ from tidegate.protocol import documents
 from tidegate.protocol.delta import DeltaLakeTable, DeltaSnapshot, no_hooks
 from tidegate.protocol.log import DIRECTORY, checkpoint_actions, entry_path, key_of, newest_checkpoint
 from tidegate.protocol.position import Pace
-from tidegate.protocol.table import Add
+from tidegate.protocol.table import ActiveFile, Add
 from tidegate.protocol.table_checks import check_table
 from tidegate.specs.locations import Location
 from tidegate.storage.local import lock_log
@@ -69,11 +68,6 @@ class MaintainedTable:
             if "deletionVectors" in features:
                 raise UnsupportedTable(f"table {self.uri} has the feature 'deletionVectors'")
         return found
-
-    def active_files(self, snapshot: DeltaSnapshot) -> tuple[ActiveFile, ...]:
-        with snapshot.map_errors("list the files of"):
-            rows = snapshot.table.get_add_actions(flatten=True).to_struct_array().to_pylist()
-        return tuple(_active(row, snapshot.facts.partition_columns) for row in rows)
 
     def list_expired_files(self, snapshot: DeltaSnapshot, retention_hours: int) -> tuple[ObjectInfo, ...]:
         """The files that left the table more than ``retention_hours`` ago and still exist.
@@ -119,39 +113,7 @@ class MaintainedTable:
             raise UnsupportedTable(error.problem, f"use Spark instead: {statement}") from error
 
 
-def _active(row: Mapping[str, Any], partition_columns: tuple[str, ...]) -> ActiveFile:
-    values = tuple((name, _format_value(row.get(f"partition.{name}"))) for name in partition_columns)
-    logged = str(row["path"])
-    return ActiveFile(unquote(logged), logged, int(row["size_bytes"]), int(row["num_records"] or 0), values)
-
-
-def _format_value(value: object) -> str | None:
-    """A partition value in Delta's form."""
-    match value:
-        case None:
-            return None
-        case bool():
-            return str(value).lower()
-        case datetime():
-            return value.replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
-        case date():
-            return value.isoformat()
-        case _:
-            return str(value)
-
-
 Action = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class ActiveFile:
-    """A visible data file: its path on disk and in the log."""
-
-    path: str
-    logged: str
-    size: int
-    rows: int
-    partition_values: tuple[tuple[str, str | None], ...] = ()
 
 
 class RewriteOvertaken(TableError):
@@ -176,7 +138,7 @@ class Rewrite:
             "engineInfo": "tidegate",
             "txnId": name,
         }
-        removes = [_remove(file, now_ms) for file in self.removed]
+        removes = [file.to_remove(now_ms, changes_data=False) for file in self.removed]
         return [{"commitInfo": info}, *removes, *(file.to_action(changes_data=False) for file in self.added)]
 
 
@@ -238,19 +200,6 @@ def _may_fence(actions: Collection[Action]) -> bool:
     in no commit.
     """
     return any("txn" in each for each in actions) and not any({"add", "remove"} & each.keys() for each in actions)
-
-
-def _remove(file: ActiveFile, now_ms: int) -> Action:
-    return {
-        "remove": {
-            "path": file.logged,
-            "deletionTimestamp": now_ms,
-            "dataChange": False,
-            "extendedFileMetadata": True,
-            "partitionValues": dict(file.partition_values),
-            "size": file.size,
-        }
-    }
 
 
 RETENTION = timedelta(days=30)

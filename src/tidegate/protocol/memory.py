@@ -18,6 +18,7 @@ from uuid import uuid4
 from tidegate.errors import ObjectExists, TableError
 from tidegate.protocol.log import DeltaLog, entry_path
 from tidegate.protocol.table import (
+    ActiveFile,
     Add,
     CommitNote,
     Snapshot,
@@ -54,6 +55,9 @@ class MemorySnapshot:
 
     def active_paths(self) -> frozenset[str]:
         return self.active
+
+    def active_files(self) -> tuple[ActiveFile, ...]:
+        return tuple(ActiveFile(path, log_path(path), 0, 0) for path in sorted(self.active))
 
     def size(self) -> TableSize:
         return TableSize(len(self.active), 0, 0)
@@ -178,6 +182,12 @@ class MemoryDelta:
             f"rows of {self._store.location.uri} cannot be replaced: a table in memory holds files, not rows",
             "replay into a table on disk or in object storage",
         )
+
+    def replace_files(
+        self, base: Snapshot, removed: Sequence[ActiveFile], adds: Sequence[Add], note: CommitNote
+    ) -> None:
+        removes = [file.to_remove(note.last_updated_ms, changes_data=True) for file in removed]
+        self._follow(base, [_info("WRITE", note), *removes, *_body(adds, note)])
 
     def overwrite(self, base: Snapshot, rows: pa.RecordBatchReader, note: CommitNote) -> None:
         """New columns without a row: the old files leave."""

@@ -8,6 +8,7 @@ Guarantees that every adapter gives, and one contract suite checks:
   rewrites that change no data are not in the way.
 - ``replace`` takes rows out and puts others in, in one commit or not at all; it is refused when anything was
   committed since ``base``, so that no rewrite of somebody else can bring removed rows back.
+- ``replace_files`` does the same with whole files.
 - ``overwrite`` does the same with all rows and all columns; the table's identity, its properties, its partition
   columns and the positions of all sources stay.
 - ``create`` never replaces a table: of two creators one is refused.
@@ -71,8 +72,35 @@ class Snapshot(Protocol):
     def active_paths(self) -> frozenset[str]:
         """Paths on disk of the visible data files, relative to the table. Expensive on large tables."""
 
+    def active_files(self) -> tuple[ActiveFile, ...]:
+        """The visible data files. Expensive, too."""
+
     def size(self) -> TableSize:
         """The size of the table; a file without statistics counts no rows. Expensive, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveFile:
+    """A visible data file: its path on disk and in the log."""
+
+    path: str
+    logged: str
+    size: int
+    rows: int
+    partition_values: tuple[tuple[str, str | None], ...] = ()
+
+    def to_remove(self, now_ms: int, *, changes_data: bool) -> dict[str, Any]:
+        """The line of a log entry that removes the file."""
+        return {
+            "remove": {
+                "path": self.logged,
+                "deletionTimestamp": now_ms,
+                "dataChange": changes_data,
+                "extendedFileMetadata": True,
+                "partitionValues": dict(self.partition_values),
+                "size": self.size,
+            }
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +167,11 @@ class DeltaTablePort(Protocol):
 
     def replace(self, base: Snapshot, predicate: str, rows: pa.RecordBatchReader, note: CommitNote) -> None:
         """Remove the rows of ``base`` that meet ``predicate`` and add ``rows``, which all meet it."""
+
+    def replace_files(
+        self, base: Snapshot, removed: Sequence[ActiveFile], adds: Sequence[Add], note: CommitNote
+    ) -> None:
+        """Remove files of ``base`` whole and add others, possibly none."""
 
     def overwrite(self, base: Snapshot, rows: pa.RecordBatchReader, note: CommitNote) -> None:
         """Give the table the columns of ``rows`` and only these rows."""

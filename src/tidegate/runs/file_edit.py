@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import islice
 
 from tidegate.core.files.discovery import accepts
 from tidegate.core.files.edit import (
@@ -19,11 +20,12 @@ from tidegate.core.files.edit import (
     begin_behind,
     blank_state,
     consequences,
+    describe_forgotten,
     forget_partition,
     move_watermark,
 )
 from tidegate.core.files.paths import SourceFile, join, matches_path, split
-from tidegate.core.files.state import PathState, encode_paths
+from tidegate.core.files.state import PathState, SetState, encode_paths, encode_set
 from tidegate.errors import CommitLost, TidegateError
 from tidegate.parquet.parquet_file import uuid7
 from tidegate.protocol.change import LetterFiles, State
@@ -36,6 +38,9 @@ from tidegate.schema.dead_letter import READ_AGAIN, Letter
 from tidegate.sources.file_discovery import scope_of
 from tidegate.specs.files import PathSource
 from tidegate.storage.port import Scope
+
+_FILES_AT_ONCE = 10_000
+"""Listed files that are looked up in a path set at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +133,61 @@ def edit_files(bound: FileSource, edit: WatermarkEdit, now: datetime, confirm: C
     if opened.table_version < 0:
         return _begin(bound, move, state)
     done = bound.record_edit(opened, state, target.action, answers, letter_debts(answers, bound, opened))
+    return replace(move, version=done.version, table_version=done.table_version, applied=True)
+
+
+def forget_paths(bound: FileSource, edit: WatermarkEdit, now: datetime, confirm: ConfirmMove) -> WatermarkMove:
+    """Empty the path set of a source, if ``confirm`` agrees to the consequences; otherwise as ``edit_files``."""
+    target = _target_of(bound, edit)
+    if target.name is not None or target.partition is not None:
+        chosen = "--files PATTERN" if target.name is not None else f"--partition '{target.partition}'"
+        raise TidegateError(
+            f"{bound.key}: it remembers every path that was read, so that no path or folder of it has a watermark",
+            f"to read files again and replace their rows, use `tidegate replay {chosen}`; to forget every path, use "
+            "`tidegate watermark reset --all`",
+        )
+    bound = bound.for_edit()
+    opened = bound.positions.open()
+    if opened.first_run:
+        raise TidegateError(f"{bound.key}: nothing is recorded yet, so there is no path to forget", "run the pipeline")
+    before: SetState = bound.state_of(opened)
+    after = SetState(last_update_ts=int(now.timestamp()))
+    scope = scope_of(bound.source)
+    moves = bool(before.segments or before.files)
+    letters = list(select_letters(bound, DeadLetterSelection())) if moves else []
+    asked = {letter.file for letter in letters}
+    again, listed, from_start = Found(), 0, set[str | None]()
+    stream = _list_files(bound, target, scope) if moves else iter(())
+    while files := list(islice(stream, _FILES_AT_ONCE)):
+        listed += len(files)
+        for file in bound.tracker.sort_files(before, files, now).finished:
+            again.add(file)
+            from_start |= {file.path} & asked
+    from_start |= {path for path, progress in before.files.items() if progress.records}
+    letters = [letter for letter in letters if letter.file in from_start]
+    found = Consequences(again, Found(), listed, tuple(describe_forgotten(before.files)))
+    move = WatermarkMove(
+        *bound.names,
+        action=target.action,
+        partition=None,
+        before=before.value,
+        after=None,
+        read_again=_file_set(again),
+        never_read=_file_set(Found()),
+        notes=(
+            *opened.warnings,
+            *found.notes,
+            *_remarks(bound, target, found, len(letters), moves=moves),
+            *map(str, scope.left_out),
+        ),
+        version=opened.version,
+        table_version=opened.table_version,
+        letters=len(letters),
+    )
+    if not moves or not confirm(move):
+        return move
+    answers = write_answers(bound, letters, READ_AGAIN, uuid7()) if letters else LetterFiles()
+    done = bound.record_edit(opened, encode_set(after), target.action, answers, letter_debts(answers, bound, opened))
     return replace(move, version=done.version, table_version=done.table_version, applied=True)
 
 

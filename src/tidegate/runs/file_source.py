@@ -67,6 +67,10 @@ class FileTracker(Tracker, HasDeadLetters, Protocol):
         entries = {file.path: RecordsRead(0, file.size, file.etag, rounds=0) for file in files}
         return replace(state, files={**state.files, **entries})
 
+    def remember_again(self, state: Any, files: Sequence[SourceFile]) -> Any:
+        """The state after finished ``files`` were read once more, as they are now; comes before the document."""
+        return state
+
     def watermarks(self, state: Any) -> PathState:
         """The part of the state that a comparison needs: watermarks, and unfinished files."""
 

@@ -383,6 +383,18 @@ class SetTracker(FileTrackerBase, InParts):
         finished = tuple(file for file, what in zip(files, known, strict=True) if what is not Known.NEW)
         return Sorted(finished, tuple(file for file, what in zip(files, known, strict=True) if what is Known.NEW))
 
+    def remember_again(self, state: SetState, files: Sequence[SourceFile]) -> SetState:
+        """The set with the current sizes and etags of rewritten files."""
+        known = self.remembered.look_up(state.segments, files)
+        rewritten = [file for file, what in zip(files, known, strict=True) if what is Known.REWRITTEN]
+        return self.remembered.renew(state, rewritten) if rewritten else state
+
+    def edit(self, source: FileSource, edit: WatermarkEdit, now: datetime, confirm: ConfirmMove) -> WatermarkMove:
+        """Forget every path, because a person says so."""
+        from tidegate.runs.file_edit import forget_paths
+
+        return forget_paths(source, edit, now, confirm)
+
     def _look_up(self, state: SetState, files: Sequence[SourceFile]) -> list[Known]:
         known = self.remembered.look_up(state.segments, files)
         if not self.pending:
@@ -419,8 +431,14 @@ class SetTracker(FileTrackerBase, InParts):
         self.remembered.check(state.segments)
 
     def rebuild(self, source: FileSource, position: Position, state: SetState) -> SetState:
-        covered = (each for document in source.ledger.chain(position.parent) for each in document.coverage)
-        files = {each.file: SourceFile(each.file, each.size, each.etag) for each in covered if each.eof}
+        files: dict[str, SourceFile] = {}
+        for document in source.ledger.chain(position.parent):
+            # What was read before the set was emptied is not in it.
+            if document.action == "watermark reset":
+                break
+            # From the newest down: a file that was read again is remembered as it was then.
+            for each in (each for each in document.coverage if each.eof):
+                files.setdefault(each.file, SourceFile(each.file, each.size, each.etag))
         # A set with one path missing would read that file again, without a word; so all of them, or none.
         if len(files) != state.remembered:
             raise StateError(

@@ -22,9 +22,9 @@ from tidegate.observe.events import Emit, TableCared, TableCareFailed
 from tidegate.parquet.parquet_file import FinishedFile
 from tidegate.parquet.partitions import Partition
 from tidegate.parquet.writer import RollingWriter
-from tidegate.protocol.maintenance import ActiveFile, MaintainedTable, Rewrite, RewriteOvertaken, commit_rewrite
+from tidegate.protocol.maintenance import MaintainedTable, Rewrite, RewriteOvertaken, commit_rewrite
 from tidegate.protocol.position import Position
-from tidegate.protocol.table import Add, TableFacts, arrow_schema
+from tidegate.protocol.table import ActiveFile, Add, TableFacts, arrow_schema
 from tidegate.reports.table import TableCareReport
 from tidegate.reports.wording import count
 from tidegate.specs.project import PipelineSpec
@@ -134,7 +134,7 @@ class TableMaintenance:
         target = (target_mb or self._sink.file_size_mb) << 20
         table, store = self._table, open_store(self._sink.table)
         snapshot = table.snapshot(f"OPTIMIZE delta.`{table.uri}`")
-        chosen = bins(table.active_files(snapshot), target)
+        chosen = bins(snapshot.active_files(), target)
         report = self._report("optimize", dry_run, snapshot.facts.version)
         report = replace(
             report,

@@ -19,6 +19,7 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from itertools import islice
 from operator import attrgetter
 from typing import IO, TYPE_CHECKING
@@ -199,6 +200,19 @@ class RememberedPaths:
         old = segments_to_merge(state.segments, len(new))
         parts = [segment.files() for segment in self._open_all(state.segments) if segment.segment in old]
         return with_segment(state, old, write_segment(self._store, self._key, merge_sorted([new, *parts])))
+
+    def renew(self, state: SetState, files: Sequence[SourceFile]) -> SetState:
+        """``state`` with these sizes and etags for paths that it has, in segments written anew."""
+        paths = {file.path for file in files}
+        kept: list[Segment] = []
+        for segment in self._open_all(state.segments):
+            if paths.isdisjoint(file.path for file in segment.files()):
+                kept.append(segment.segment)
+                continue
+            rest = (file for file in segment.files() if file.path not in paths)
+            written = write_segment(self._store, self._key, rest)
+            kept.extend([written] if written.count else ())
+        return self.extend(replace(state, segments=tuple(kept)), files)
 
     def check(self, segments: Sequence[Segment]) -> None:
         """``StateError`` unless every segment exists and is the written one."""

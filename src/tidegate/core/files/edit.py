@@ -267,10 +267,7 @@ def _loses_lines(before: PathState, after: PathState, path: str) -> bool:
 
 def _describe_changes(before: PathState, after: PathState, is_due: Callable[[str], bool]) -> Iterator[str]:
     dropped = [(path, progress) for path, progress in sorted(before.files.items()) if path not in after.files]
-    unfinished = [(path, progress) for path, progress in dropped if not isinstance(progress, Finished)]
-    yield from (_describe_forgotten(path, progress) for path, progress in unfinished[:EXAMPLES])
-    if len(unfinished) > EXAMPLES:
-        yield f"{len(unfinished) - EXAMPLES:,} more that failed or are in progress are forgotten"
+    yield from describe_forgotten({path: each for path, each in dropped if not isinstance(each, Finished)})
     kept = [split(path)[0] for path, _ in before.find_unfinished() if path in after.files]
     stays = sum(
         before.partition_watermarks.get(partition) != after.partition_watermarks.get(partition) for partition in kept
@@ -284,6 +281,14 @@ def _describe_changes(before: PathState, after: PathState, is_due: Callable[[str
     if lost:
         names = "1 name leaves" if lost == 1 else f"{lost:,} names leave"
         yield f"{names} the late window: what comes late beside them is not noticed any more"
+
+
+def describe_forgotten(files: Mapping[str, Unfinished]) -> Iterator[str]:
+    """Tell which files that failed or are in progress are forgotten, some by name."""
+    for path, progress in sorted(files.items())[:EXAMPLES]:
+        yield _describe_forgotten(path, progress)
+    if len(files) > EXAMPLES:
+        yield f"{len(files) - EXAMPLES:,} more that failed or are in progress are forgotten"
 
 
 def _window_paths(state: PathState) -> set[str]:
