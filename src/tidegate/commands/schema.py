@@ -92,9 +92,10 @@ def _update(bound: FileSource, lines: int, confirm: Callable[[SchemaInference], 
         )
     memory = InferredSchema(bound.table_store, bound.pipeline.name)
     found, files = _look(bound, lines)
-    before = _columns_to_extend(bound, memory)
+    remembered, is_damaged = _read_memory(memory)
+    before = _columns_to_extend(bound, remembered)
     report = _inference_report(bound, (found, files), before)
-    if not report.new and before is not None:
+    if not report.new and before is not None and not is_damaged:
         return report
     check_agreement(found)
     # Only for its checks: remembered columns that the sink cannot take would fail every later run.
@@ -108,16 +109,19 @@ def _update(bound: FileSource, lines: int, confirm: Callable[[SchemaInference], 
     return replace(report, applied=True)
 
 
-def _columns_to_extend(bound: FileSource, memory: InferredSchema) -> Inference | None:
+def _read_memory(memory: InferredSchema) -> tuple[Inference | None, bool]:
+    """The remembered columns, and whether they are damaged: this command repairs them, so it must not stop there."""
+    try:
+        return memory.read(), False
+    except StateError:
+        return None, True
+
+
+def _columns_to_extend(bound: FileSource, remembered: Inference | None) -> Inference | None:
     """The columns to add new ones to: the remembered or, if these are lost, the table's."""
     table = bound.positions.table_schema()
     if table is None:
         return None
-    try:
-        remembered = memory.read()
-    # This command is what repairs a damaged schema, so it must not stop at one.
-    except StateError:
-        remembered = None
     if remembered is not None or bound.pipeline.transform is not None:
         return remembered
     return Inference(fields_of_table(bound.pipeline, table), (), 0)

@@ -674,8 +674,8 @@ def _check_rows(site: TableContext, write: Write, entry: LogEntry) -> None:
     problem = TableError(
         f"{site.key}: {count(write.rows, 'row')} gathered, but Spark wrote {entry.rows} into {site.uri} (table version "
         f"{entry.version}); the position has moved with that commit",
-        "find out who changes files below _tidegate there; then go back with 'tidegate watermark set', or read that "
-        "part again with 'tidegate replay'",
+        "find out who changes files below _tidegate there; then remove the rows of this commit with Spark, and go back "
+        "with `tidegate watermark set`, or from a set of paths with `tidegate watermark reset --all`",
     )
     site.emit(CommitFailed(site.key.pipeline, site.key.source, "failed", str(problem)))
     raise problem

@@ -175,7 +175,7 @@ class DeadLetterTable:
         except ObjectMissing as error:
             raise StateError(
                 f"committed dead letters that were not yet visible are gone: {self.uri}/{file.path}",
-                "put the file back from a backup; or read its source files again with `tidegate replay`",
+                "put the file back from a backup; without one, write into a new table_uri, which reads all again",
             ) from error
         return file.to_add(found.modified)
 

@@ -59,7 +59,7 @@ class UnitTracker(Tracker, Described, HasPassRules, KnowsAttempts, Copied, Exami
     reads: ClassVar[str] = "has work units"
     instead: ClassVar[Mapping[str, str]] = {
         "replay": "use `tidegate units reset`",
-        "watermark": "use `tidegate units reset|retry`",
+        "watermark": "use `tidegate units reset` or `tidegate units retry`",
         "reconcile": "work units: this command does not compare their rows with the source; `tidegate units reset` "
         "makes a run read some again",
     }

@@ -116,7 +116,7 @@ def _check_open(source: PathSource, state: PathState, partition: str) -> None:
         raise TidegateError(
             f"partition {partition!r} of source {source.name!r} is sealed: it has no watermark any more, and its files"
             " are not looked at",
-            "to read its files again, replay them (`tidegate replay --partition`)",
+            f"to read its files again, replay them: `tidegate replay --partition '{partition}'`",
         )
 
 
