@@ -18,6 +18,9 @@ from tidegate import load
 from tidegate.cli.invocation import Invocation
 from tidegate.cli.main import cli
 from tidegate.failpoints import arm
+from tidegate.protocol.delta import query
+from tidegate.specs.locations import Location
+from tidegate.storage.options import absolute_uri
 
 FILLED = {"PATTERN": "**/*", "PATH": "h=11/0.ndjson", "CONFIG": ""}
 NEEDED = {
@@ -248,3 +251,29 @@ def test_work_units_have_commands_of_their_own(tmp_path: Path) -> None:
         assert follow(surveys.config, f"units reset --unit zzz {of}") == ["units list"]
         assert follow(surveys.config, f"watermark reset --all {of}") == ["units reset", "units retry"]
         assert follow(surveys.config, f"replay --files x {of}") == ["units reset"]
+
+
+@pytest.mark.parametrize("drafted", ["ingest", "init"])
+def test_what_is_drafted_can_be_taken_back(drafted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = tmp_path / "pipelines.yml"
+    landing = tmp_path / "landing"
+    if drafted == "init":
+        assert CliRunner().invoke(cli, ["init", "."], prog_name="tidegate", obj=Invocation()).exit_code == 0
+        config.write_text(f"engine: local\n{config.read_text()}")
+    landing.mkdir(exist_ok=True)
+    for name, number in (("a", 3), ("b", 4)):
+        (landing / f"{name}.csv").write_text(f"id,ordered_at,amount\n{number},2026-01-28T14:00:00Z,1.5\n")
+    words = ["ingest", "landing", "lake/orders", "--engine", "local", "--save", str(config)]
+    first = words if drafted == "ingest" else ["run", str(config)]
+    assert CliRunner().invoke(cli, first, prog_name="tidegate", obj=Invocation()).exit_code == 0
+    (landing / "b.csv").write_text("id,ordered_at,amount\n40,2026-01-28T14:00:00Z,1.5\n")
+    assert give(config, "replay --files b.csv")[0] == 0
+    rows = query(Location(absolute_uri("lake/orders", tmp_path)), "select id, _source_file as f from t where id > 2")
+    found = {row["id"]: str(row["f"]).rpartition("/")[2] for row in rows}
+    assert found == {3: "a.csv", 40: "b.csv"}
+    assert give(config, "watermark reset --all")[0] == 0
+    assert give(config, "run")[0] == 0
+    assert give(config, "replay --files **")[0] == 0
+    ids = [row["id"] for row in query(Location(absolute_uri("lake/orders", tmp_path)), "select id from t")]
+    assert len(ids) == len(set(ids))
