@@ -37,8 +37,9 @@ def find_commands() -> dict[str, str]:
     found: dict[str, str] = {}
     for path in sorted(SOURCES.rglob("*.py")):
         for text in texts(ast.parse(path.read_text())):
-            for match in NAMED.finditer(text):
-                found.setdefault((match[1] or match[2]).strip(), str(path.relative_to(SOURCES)))
+            named = [(match[1] or match[2]).strip() for match in NAMED.finditer(text)]
+            # A command that the program fills in, or that stands for any, has no name here.
+            found |= {each: str(path.relative_to(SOURCES)) for each in named if not each.split()[0].isupper()}
     return found
 
 
