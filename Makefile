@@ -74,6 +74,10 @@ docs: setup ## the documentation as a site with search, in build/site; a broken 
 	$(PY) -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	$(PY) scripts/site.py
 
+pictures: setup ## draw the pictures of README and docs again, also those of the HTML report (needs chromium)
+	$(PY) scripts/pictures.py
+	$(PY) scripts/screenshots.py
+
 CHAOS ?= --failures 10000 --kills 300 --spark-kills 20 --minutes 75
 
 chaos: setup ## try to lose or double a row (10,000 failures, about an hour), and write docs/chaos-report.md; SEED=n repeats one
@@ -85,4 +89,4 @@ chaos: setup ## try to lose or double a row (10,000 failures, about an hour), an
 clean: ## remove what builds and tests leave behind
 	rm -rf build dist native/target .mypy_cache .ruff_cache .pytest_cache .hypothesis demo spark-warehouse
 
-.PHONY: docs help setup demo test test-long unit dist release test-dist test-versions test-lowest test-clouds lint format bench bench-quick bench-scale chaos clean
+.PHONY: docs pictures help setup demo test test-long unit dist release test-dist test-versions test-lowest test-clouds lint format bench bench-quick bench-scale chaos clean

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tidegate.commands.reconcile import reconcile as reconcile
     from tidegate.commands.recover import recover as recover
     from tidegate.commands.replay import replay as replay
+    from tidegate.commands.report import report as report
     from tidegate.commands.run import run as run
     from tidegate.commands.schema import diff_schema as diff_schema
     from tidegate.commands.schema import infer_schema as infer_schema
@@ -86,6 +87,11 @@ if TYPE_CHECKING:
     from tidegate.reports.ledger import LedgerCompaction as LedgerCompaction
     from tidegate.reports.ledger import LedgerExport as LedgerExport
     from tidegate.reports.ledger import LedgerGap as LedgerGap
+    from tidegate.reports.overview import DayCount as DayCount
+    from tidegate.reports.overview import NextRun as NextRun
+    from tidegate.reports.overview import ProjectReport as ProjectReport
+    from tidegate.reports.overview import ReasonCount as ReasonCount
+    from tidegate.reports.overview import SourceOverview as SourceOverview
     from tidegate.reports.plan import ColumnSourcePlan as ColumnSourcePlan
     from tidegate.reports.plan import PartitionLine as PartitionLine
     from tidegate.reports.plan import PlannedUnits as PlannedUnits
@@ -225,6 +231,7 @@ _NAMES = {
     "commands.reconcile": "reconcile",
     "commands.recover": "recover",
     "commands.replay": "replay",
+    "commands.report": "report",
     "commands.run": "run",
     "commands.secret_search": "search_secrets",
     "commands.schema": "diff_schema infer_schema replace_schema show_schema",
@@ -245,6 +252,7 @@ _NAMES = {
     "reports.checks": "Adoption Check",
     "reports.commit": "AdoptedFile CommitReport FileAdoption RejectedUnit StagedSource TableCommit",
     "reports.ledger": "FileRange FileTotals FilesReport IngestedFile LedgerCompaction LedgerExport LedgerGap",
+    "reports.overview": "DayCount NextRun ProjectReport ReasonCount SourceOverview",
     "reports.plan": "ColumnSourcePlan PartitionLine PlannedUnits SkippedWork SourcePlan UnitSourcePlan UnreadTable",
     "reports.project": "DemoReport InitReport PropertiesImport PropertyNote",
     "reports.reconcile": "FoundDataFile FoundDataFiles FoundFiles ReconcileReport SourceComparison TableComparison",

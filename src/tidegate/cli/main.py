@@ -28,6 +28,7 @@ MODULES = {
     "run": "run",
     "commit": "run",
     "status": "status",
+    "report": "status",
     "serve": "status",
     "watermark": "state",
     "units": "state",

@@ -1,7 +1,9 @@
-"""``tidegate status``, ``serve`` and ``files``: where the sources stand, and which file came with which commit."""
+"""``tidegate status``, ``report``, ``serve`` and ``files``: where the sources stand, and which file came when."""
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -10,8 +12,11 @@ import click
 
 import tidegate
 from tidegate.cli.invocation import Command, Invocation, Moment, limit_option, print_text, target, with_json
+from tidegate.errors import TidegateError
+from tidegate.reports.page import line
 from tidegate.reports.report import Sections
 from tidegate.reports.status import Statuses
+from tidegate.specs.masking import recall_mask
 
 
 @click.command(
@@ -30,6 +35,56 @@ def status(invocation: Invocation, config: Path, pipeline: str | None) -> int:
     Reads the recorded state of the pipelines in the YAML file CONFIG and lists what is new. Does not start Spark.
     """
     return invocation.give(Statuses(tidegate.status(config, pipeline)))
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        "tidegate report pipelines.yml",
+        "tidegate report pipelines.yml --html report.html",
+        "tidegate report pipelines.yml --html - | mail -a 'Content-Type: text/html' me",
+        "tidegate report pipelines.yml --json | jq '.sources[].status.health'",
+    ],
+)
+@target(pipeline="all")
+@click.option(
+    "--html",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
+    help="Write the report as one HTML file; - for standard output.",
+)
+@with_json
+def report(invocation: Invocation, config: Path, pipeline: str | None, html: Path | None) -> int:
+    """Show what is broken first, then every source with its last days.
+
+    Says since when, what is lost and which command to run; and what the next run would do. The HTML file needs
+    nothing else: send it to somebody, or keep it. Does not start Spark.
+    """
+    if html is not None and invocation.as_json:
+        raise click.UsageError("--html and --json do not work together")
+    found = tidegate.report(config, pipeline)
+    if html is None:
+        return invocation.give(found)
+    document = recall_mask().deep(found).to_html()
+    if str(html) == "-":
+        sys.stdout.write(document)
+        sys.stdout.flush()
+    else:
+        _write_whole(html, document)
+        invocation.show(lambda view: [found.sum_up(), line(str(html), label="report")])
+    return found.code()
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Write a file that nobody finds half written, not even while a browser loads it again and again."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_text(text, encoding="utf-8", errors="backslashreplace")
+        part.replace(path)
+    except OSError as error:
+        raise TidegateError(f"{path} cannot be written ({error})", "name a file in a folder that exists") from error
+    finally:
+        part.unlink(missing_ok=True)
 
 
 @click.command(

@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from tidegate.reports.page import UNBOUNDED, Cell, Column, Facts, Fit, Gap, Heading, Line, Page, Style, Table
+from tidegate.reports.page import UNBOUNDED, Cell, Column, Facts, Fit, Gap, Heading, Line, Page, Panel, Style, Table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -24,6 +24,7 @@ _COLOURS = {
     Style.WARN: "yellow",
     Style.BAD: "bold red",
     Style.DIM: "dim",
+    Style.CODE: "bold",
 }
 
 INDENT = 2
@@ -64,6 +65,8 @@ def draw(page: Page, console: Console) -> None:
                 _draw_table(block, console)
             case Line():
                 _print_indented(console, _line(block))
+            case Panel():
+                draw(block.blocks, console)
             case Gap():
                 console.print()
             case _:
@@ -91,7 +94,10 @@ def _print_indented(console: Console, shown: RenderableType) -> None:
 
 def _text(cell: Cell, width: int | None = None) -> Text:
     text = cell.text if width is None else shorten_middle(cell.text, width)
-    return Text(text, style=_COLOURS[cell.style], overflow="fold")
+    drawn = Text(text, style=_COLOURS[cell.style], overflow="fold")
+    for number, bar in enumerate(cell.bars):
+        drawn.stylize(_COLOURS[bar.style], number, number + 1)
+    return drawn
 
 
 def _facts(facts: Facts, longest: int) -> RenderableType:

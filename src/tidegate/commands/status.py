@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from shlex import quote
@@ -65,21 +65,26 @@ def status(config: Config, pipeline: str | None = None) -> tuple[SourceStatus, .
     """State, watermark, lag and backlog of every source; from mirror or documents, without Spark."""
     now = datetime.now(UTC)
     project = load(config, pipeline=pipeline)
+    found = tuple(status_in(project, *each, now) for each in bind_each(project, pipeline))
     # Errors of drivers and servers may repeat what they were given, and `serve` shows them to anybody.
-    chosen = pipelines_of(project, pipeline)
-    located = [each for each in chosen if each.is_located and each.refused is None]
-    found = {
-        (each.pipeline, each.source): each
-        for one in located
-        for each in (status_of(bound, now, project.origin) for bound in sources_of(project, one.name))
-    }
-    return Mask.around(project).deep(
-        tuple(
-            _of_block(each, found.get((each.name, source.name)) or _report_unknown(project, each, source.name))
-            for each in chosen
-            for source in each.sources
-        )
-    )
+    return Mask.around(project).deep(found)
+
+
+def bind_each(project: ProjectSpec, name: str | None) -> Iterator[tuple[PipelineSpec, str, TrackedSource | None]]:
+    """Every source of one pipeline, or of all; unbound if its table is refused, or nobody knows where it lies."""
+    for pipeline in pipelines_of(project, name):
+        located = pipeline.is_located and pipeline.refused is None
+        bound = {each.source.name: each for each in sources_of(project, pipeline.name)} if located else {}
+        yield from ((pipeline, source.name, bound.get(source.name)) for source in pipeline.sources)
+
+
+def status_in(
+    project: ProjectSpec, pipeline: PipelineSpec, source: str, bound: TrackedSource | None, now: datetime
+) -> SourceStatus:
+    """The status of a source of the project, also of one that is not bound."""
+    if bound is None:
+        return report_unknown(project, pipeline, source)
+    return _of_block(pipeline, status_of(bound, now, project.origin))
 
 
 def _of_block(pipeline: PipelineSpec, status: SourceStatus) -> SourceStatus:
@@ -89,17 +94,21 @@ def _of_block(pipeline: PipelineSpec, status: SourceStatus) -> SourceStatus:
     return replace(status, block=pipeline.block, vanished=pipeline.vanished, notes=notes)
 
 
-def _report_unknown(project: ProjectSpec, pipeline: PipelineSpec, source: str) -> SourceStatus:
-    """A source of which nothing can be told: its table is refused, or Spark's catalog has to say where it lies."""
-    told = f"it is not known yet where {pipeline.sink.shown} lies - run the pipeline once, or give its location"
+def report_unknown(project: ProjectSpec, pipeline: PipelineSpec, source: str, told: str = "") -> SourceStatus:
+    """A source of which nothing can be told: its table is refused, or Spark's catalog has to say where it lies.
+
+    ``told`` is another reason.
+    """
     if pipeline.refused is not None:
         told = str(SourceError(pipeline.refused.problem, pipeline.refused.remedy))
+    told = told or f"it is not known yet where {pipeline.sink.shown} lies - run the pipeline once, or give its location"
     blank = SourceStatus(
         pipeline.name, source, pipeline.sink.table.uri, "Unknown", None, 0, None, None, None, 0, 0, False, 0
     )
     command = f"tidegate run {quote(project.origin)} -p {quote(pipeline.name)}"
     health = Health(HealthLevel.UNKNOWN if pipeline.refused is None else HealthLevel.FAILING, told, command=command)
-    return replace(blank, error=told, table=pipeline.sink.name, backlog_known=False, health=health)
+    found = replace(blank, error=told, table=pipeline.sink.name, backlog_known=False, health=health)
+    return _of_block(pipeline, found)
 
 
 def serve(

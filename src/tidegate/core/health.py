@@ -115,6 +115,12 @@ def judge(known: Evidence, now: datetime) -> Health:
     return worst([_judge_run(known), _judge_freshness(known, now), _judge_table(known)])
 
 
+def judge_refusal(pipeline: str, config: str, error: str, exit_code: int) -> Health:
+    """The health of a source whose next run would end with this error, as its plan tells."""
+    known = Evidence(pipeline, config, error=error, exit_code=exit_code)
+    return Health(HealthLevel.FAILING, error, None, _find_repair(known))
+
+
 def worst(found: Iterable[Health]) -> Health:
     """The worst of several; of equally bad ones the first. Healthy if there is none.
 

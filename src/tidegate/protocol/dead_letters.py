@@ -115,14 +115,17 @@ class DeadLetterTable:
 
     def open_letters(self, pipeline: str, source: str | None = None) -> Iterator[Letter]:
         """The open letters of a pipeline, oldest first."""
-        mine = f"l.pipeline = {literal(pipeline)}" + (f" and l.source = {literal(source)}" if source else "")
         columns = ", ".join(f'l."{name}"' for name in LETTER_COLUMNS)
-        answered = f"select resolves from t where kind = '{RESOLUTION}' and resolves is not null"
-        sql = (
-            f"select {columns} from t l left join ({answered}) r on l.id = r.resolves "
-            f"where r.resolves is null and l.kind <> '{RESOLUTION}' and {mine} order by l.at, l.file, l.line"
-        )
+        sql = f"select {columns} {_open_letters(pipeline, source)} order by l.at, l.file, l.line"
         yield from map(letter_of, self.delta.rows(sql))
+
+    def count_by_reason(self, pipeline: str, source: str, most: int) -> list[tuple[str, int, datetime]]:
+        """The ``most`` frequent reasons of a source's open letters, the number of each, and when its first came."""
+        sql = (
+            f"select coalesce(l.reason, '') as reason, count(*) as letters, min(l.at) as first "
+            f"{_open_letters(pipeline, source)} group by 1 order by 2 desc, 1 limit {most}"
+        )
+        return [(row["reason"], row["letters"], row["first"]) for row in self.delta.rows(sql)]
 
     def _send(self, app_id: str, version: int, files: Sequence[DataFile], key: SourceKey) -> None:
         """Send one commit, unless a fresh snapshot shows that we, or another process, made it already."""
@@ -178,6 +181,16 @@ class DeadLetterTable:
                 "put the file back from a backup; without one, write into a new table_uri, which reads all again",
             ) from error
         return file.to_add(found.modified)
+
+
+def _open_letters(pipeline: str, source: str | None) -> str:
+    """The part of a statement that selects open letters as ``l``."""
+    mine = f"l.pipeline = {literal(pipeline)}" + (f" and l.source = {literal(source)}" if source else "")
+    answered = f"select resolves from t where kind = '{RESOLUTION}' and resolves is not null"
+    return (
+        f"from t l left join ({answered}) r on l.id = r.resolves "
+        f"where r.resolves is null and l.kind <> '{RESOLUTION}' and {mine}"
+    )
 
 
 def _app_id(opened: Position) -> str:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Protocol, TypeVar
 
-from tidegate.reports.wording import count, visible
+from tidegate.reports.wording import count, duration, visible
 
 AnyRow = TypeVar("AnyRow")
 UNBOUNDED = 10_000
@@ -28,6 +28,7 @@ class Style(StrEnum):
     WARN = "warn"
     BAD = "bad"
     DIM = "dim"
+    CODE = "code"
 
 
 class _Printable:
@@ -43,11 +44,25 @@ class _Printable:
 
 
 @dataclass(frozen=True, slots=True)
+class Bar(_Printable):
+    """One bar of a small chart: its label, and its height from 0 to 1; None if that is not known."""
+
+    label: str
+    height: float | None
+    style: Style = Style.NORMAL
+
+
+@dataclass(frozen=True, slots=True)
 class Cell:
-    """A text with a meaning."""
+    """A text with a meaning; ``at`` is the moment that it tells.
+
+    A chart has ``bars``: its text begins with one character for each, in whose place HTML has a drawing.
+    """
 
     text: str
     style: Style = Style.NORMAL
+    at: datetime | None = None
+    bars: tuple[Bar, ...] = ()
 
     def __post_init__(self) -> None:
         # Not by the loop of _Printable: a table of files may have millions of cells.
@@ -56,9 +71,10 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Heading(_Printable):
-    """The title of what follows."""
+    """The title of what follows; ``level`` 1 is that of a whole document."""
 
     text: str
+    level: int = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +128,15 @@ class Gap:
     """An empty line."""
 
 
-Block = Heading | Facts | Table | Line | Gap
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """Blocks that stand together and stand out."""
+
+    blocks: tuple[Block, ...]
+    style: Style = Style.NORMAL
+
+
+Block = Heading | Facts | Table | Line | Gap | Panel
 Page = tuple[Block, ...]
 Row = tuple[object, ...]
 Fact = tuple[str, object]
@@ -159,7 +183,7 @@ def cell(value: object, style: Style = Style.NORMAL) -> Cell:
         case int():
             return Cell(f"{value:,}", style)
         case datetime():
-            return Cell(moment(value), style)
+            return Cell(moment(value), style, value)
         case _:
             return Cell(str(value), style)
 
@@ -167,6 +191,38 @@ def cell(value: object, style: Style = Style.NORMAL) -> Cell:
 def moment(time: datetime) -> str:
     """Format a time in UTC, to the second."""
     return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def ago(time: datetime, now: datetime) -> Cell:
+    """Format a time in UTC, and how long it was ago."""
+    return Cell(f"{moment(time)}, {measure_age(time, now)} ago", at=time)
+
+
+def measure_age(time: datetime, now: datetime) -> str:
+    """How long a time was ago; that of a clock that was ahead counts as now."""
+    return duration(max((now - time).total_seconds(), 0.0))
+
+
+_HEIGHTS = "▁▂▃▄▅▆▇█"
+
+
+def chart(bars: Sequence[Bar], caption: str = "") -> Cell:
+    """Draw bars in one line, with a caption behind them.
+
+    >>> chart([Bar("Mon", 0.0), Bar("Tue", 1.0), Bar("Wed", None)], "7 rows").text
+    '▁█? 7 rows'
+    """
+    drawn = "".join(_draw_bar(each) for each in bars)
+    return Cell(f"{drawn} {caption}".rstrip(), bars=tuple(bars))
+
+
+def _draw_bar(bar: Bar) -> str:
+    if bar.height is None:
+        return "?"
+    if not bar.height:
+        return "✖" if bar.style is Style.BAD else _HEIGHTS[0]
+    # Little is more than nothing.
+    return _HEIGHTS[max(1, round(bar.height * (len(_HEIGHTS) - 1)))]
 
 
 def facts(*pairs: Fact) -> Facts:

@@ -181,7 +181,7 @@ class Statuses(Report):
         if not self.sources:
             yield line("nothing to show: no source was selected")
             return
-        shown = self.sources if view.verbose else fold_blocks(self.sources, _fails, _add_up)
+        shown = self.sources if view.verbose else fold_blocks(self.sources, _fails, add_up_tables)
         yield table(COLUMNS, shown)
         for status in shown:
             name = source_name(status)
@@ -225,7 +225,7 @@ def _fails(status: SourceStatus) -> bool:
     return not status.health.level.is_fine
 
 
-def _add_up(block: str, tables: Sequence[SourceStatus], told: str) -> SourceStatus:
+def add_up_tables(block: str, tables: Sequence[SourceStatus], told: str) -> SourceStatus:
     """The tables of a block in one row: the greatest lag, and the last commit of all."""
     lags = [each.lag_seconds for each in tables if each.lag_seconds is not None]
     commits = [when for each in tables if (when := each.last_commit_at or each.updated) is not None]
@@ -257,13 +257,15 @@ def _add_up(block: str, tables: Sequence[SourceStatus], told: str) -> SourceStat
     )
 
 
-def _lag(status: SourceStatus) -> Cell | str | None:
+def lag_cell(status: SourceStatus) -> Cell | str | None:
+    """How long it has been behind; None if nobody knows."""
     if status.future_seals:
         return Cell("?", Style.WARN)
     return None if status.lag_seconds is None else duration(status.lag_seconds)
 
 
-def _backlog(status: SourceStatus) -> Cell:
+def backlog_cell(status: SourceStatus) -> Cell:
+    """What the next run would read, as far as it is known."""
     unknown = status.future_seals and not status.backlog_files
     if status.error or unknown or not status.backlog_known:
         return Cell("?", Style.WARN if status.error or unknown else Style.DIM)
@@ -284,8 +286,8 @@ COLUMNS: Columns[SourceStatus] = {
     "~source": name_cell,
     "health": lambda status: health_cell(status.health),
     "?state": lambda status: state_cell(status.state),
-    ">lag": _lag,
-    ">backlog": _backlog,
+    ">lag": lag_cell,
+    ">backlog": backlog_cell,
     ">failed": _failures,
 }
 """The table of ``tidegate status``; a line here is a column there."""
@@ -302,7 +304,7 @@ def _details(status: SourceStatus, view: View) -> Iterator[Fact]:
         why = "" if status.error else f": {health.reason}"
         yield "health", Cell(f"{health.level.value}{since}{why}", HEALTH_STYLES[health.level])
     if status.health.command and not status.health.level.is_fine:
-        yield "next step", Cell(status.health.command, Style.STRONG)
+        yield "next step", Cell(status.health.command, Style.CODE)
     yield "last commit", _last_commit(status)
     if status.last_run is not None:
         yield "last run", _last_run(status.last_run)

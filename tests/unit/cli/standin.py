@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 
 import tidegate
 from tidegate.cli.main import cli
+from tidegate.core.health import Health, HealthLevel
 from tidegate.observe import events
 from tidegate.reports.chaos import ChaosProgress, ChaosReport, PlaceFailures
 from tidegate.reports.checks import Adoption, Check
@@ -31,6 +32,7 @@ from tidegate.reports.ledger import (
     LedgerExport,
     LedgerGap,
 )
+from tidegate.reports.overview import DayCount, NextRun, ProjectReport, ReasonCount, SourceOverview
 from tidegate.reports.page import Page
 from tidegate.reports.project import DemoReport, DemoStep, InitReport, PropertiesImport, PropertyNote
 from tidegate.reports.reconcile import (
@@ -176,6 +178,26 @@ STATUS = (
         backlog_bytes=0,
         backlog_complete=True,
         in_progress=0,
+    ),
+)
+
+OVERVIEW = ProjectReport(
+    "pipelines.yml",
+    datetime(2026, 1, 28, 15, tzinfo=UTC),
+    HealthLevel.DEGRADED,
+    (
+        SourceOverview(
+            replace(
+                STATUS[0],
+                open_letters=3,
+                health=Health(HealthLevel.DEGRADED, "1 file cannot be read", command="tidegate status pipelines.yml"),
+            ),
+            (DayCount("2026-01-27", failing=True), DayCount("2026-01-28", 48_000, 12, 1)),
+            datetime(2026, 1, 27, tzinfo=UTC),
+            (ReasonCount("not JSON", 3, datetime(2026, 1, 28, 14, 30, 5, tzinfo=UTC)),),
+            NextRun("would read 40 files, 4.0 MiB", 40, 1 << 22),
+        ),
+        SourceOverview(replace(STATUS[1], health=Health(HealthLevel.WAITING, "it has not run yet"))),
     ),
 )
 
@@ -534,6 +556,7 @@ RESULTS: Mapping[str, Any] = {
     "reset_watermark": replace(MOVE, action="watermark reset"),
     "retry_letters": ANSWERS,
     "retry_units": replace(UNITS_MOVE, action="units retry"),
+    "report": OVERVIEW,
     "run": REPORT,
     "serve": None,
     "set_up": CHECKS,

@@ -9,7 +9,23 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from tidegate.cli.terminal import console_for, draw
-from tidegate.reports.page import Cell, Column, Facts, Gap, Heading, Line, Page, Style, Table, cell, tabulate
+from tidegate.reports.page import (
+    Bar,
+    Cell,
+    Column,
+    Facts,
+    Gap,
+    Heading,
+    Line,
+    Page,
+    Panel,
+    Style,
+    Table,
+    cell,
+    chart,
+    facts,
+    tabulate,
+)
 from tidegate.reports.render import to_lines
 
 PAGE: Page = (
@@ -48,6 +64,12 @@ def test_plain_lines_are_aligned_and_have_no_trailing_blanks() -> None:
 
 def test_the_terminal_shows_the_same_words_in_the_same_order() -> None:
     assert drawn(PAGE).split() == " ".join(to_lines(PAGE)).split()
+
+
+def test_a_panel_and_a_chart_are_drawn_as_in_plain_lines() -> None:
+    bars = [Bar("Mon", 0.0, Style.BAD), Bar("Tue", 1.0)]
+    page: Page = (Panel((Heading("Broken"), facts(("rows", chart(bars, "7 rows")))), Style.BAD),)
+    assert drawn(page).split() == ["Broken", "rows", "✖█", "7", "rows"] == " ".join(to_lines(page)).split()
 
 
 def test_a_long_value_is_folded_to_the_width_of_the_terminal_and_nothing_is_lost() -> None:

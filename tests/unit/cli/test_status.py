@@ -20,6 +20,7 @@ CONFIG = {"config": Path("t.yml")}
     ("arguments", "call"),
     [
         (("status", "t.yml", "--pipeline", "e"), ("status", {**CONFIG, "pipeline": "e"})),
+        (("report", "t.yml", "-p", "e"), ("report", {**CONFIG, "pipeline": "e"})),
         (("serve", "t.yml"), ("serve", CONFIG)),
         (
             ("serve", "t.yml", "--address", "127.0.0.1:0", "--every", "60"),
@@ -91,3 +92,20 @@ def test_no_source_is_told_in_words() -> None:
 def test_serve_tells_where_it_listens_unless_it_shall_be_quiet() -> None:
     assert invoke("serve", "t.yml").stderr == "serving http://127.0.0.1:9090/metrics, /health and /ready\n"
     assert invoke("serve", "t.yml", "-q").stderr == ""
+
+
+def test_a_report_is_text_json_or_a_whole_html_file(tmp_path: Path) -> None:
+    shown = invoke("report", "t.yml").stdout
+    assert "1 of 2 sources needs attention" in shown
+    assert document(invoke("report", "t.yml", "--json")) == standin.OVERVIEW.to_json()
+    told = invoke("report", "t.yml", "--html", str(tmp_path / "r.html"))
+    assert (told.exit_code, "r.html" in told.stdout) == (0, True)
+    assert (tmp_path / "r.html").read_text() == standin.OVERVIEW.to_html()
+    assert [each.name for each in tmp_path.iterdir()] == ["r.html"]
+    assert invoke("report", "t.yml", "--html", "-").stdout == standin.OVERVIEW.to_html()
+
+
+def test_a_report_that_cannot_be_written_says_so_and_one_form_is_enough(tmp_path: Path) -> None:
+    missing = invoke("report", "t.yml", "--html", str(tmp_path / "no" / "r.html"))
+    assert (missing.exit_code, "cannot be written" in missing.stderr) == (1, True)
+    assert invoke("report", "t.yml", "--html", "-", "--json").exit_code == 2

@@ -3,46 +3,36 @@
 from __future__ import annotations
 
 import json
-from html.parser import HTMLParser
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from tidegate.reports.page import Cell, Column, Facts, Gap, Heading, Line, Page, Style, Table, facts, names, table
-from tidegate.reports.render import to_html, to_lines
+from support.html import Reading
+from tidegate.reports.page import (
+    Bar,
+    Cell,
+    Column,
+    Facts,
+    Gap,
+    Heading,
+    Line,
+    Page,
+    Panel,
+    Style,
+    Table,
+    chart,
+    facts,
+    names,
+    table,
+)
+from tidegate.reports.render import to_document, to_html, to_lines
 from tidegate.reports.report import ChangeReport, Report, Sections, View, to_json
 from tidegate.reports.status import COLUMNS
 from tidegate.specs.masking import Mask, remember, remember_masks
 from unit.cli import standin
 
 HOSTILE = """<script>alert("x")</script>'&amp;" onload='y' \x1b[31m\x00"""
-VOID = {"br", "hr", "img"}
-
-
-class Reading(HTMLParser):
-    """Reads HTML strictly: elements are closed in order; keeps tags, attributes and text."""
-
-    def __init__(self, markup: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.open: list[str] = []
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str | None]] = []
-        self.texts: list[str] = []
-        self.feed(markup)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += attrs
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if data.strip() and "style" not in self.open:
-            self.texts.append(data.strip())
+BARS = "▁▂▃▄▅▆▇█✖?"
 
 
 PAGE: Page = (
@@ -92,6 +82,42 @@ def test_hostile_text_is_text_wherever_it_stands() -> None:
     assert sum('<script>alert("x")</script>' in text for text in read.texts) == 8
 
 
+def test_a_document_is_whole_and_needs_nothing_from_elsewhere() -> None:
+    bars = (Bar(f"Mon: {HOSTILE}", 0.5), Bar("Tue", None), Bar("Wed", 0.0, Style.BAD))
+    moment = datetime(2026, 1, 28, 15, tzinfo=timezone(timedelta(hours=1)))
+    panel = Panel((Heading(HOSTILE, 2), facts(("days", chart(bars, HOSTILE)), ("at", moment))), Style.BAD)
+    page: Page = (Heading("Title", 1), panel, Line(Cell(f"tidegate run {HOSTILE}", Style.CODE)))
+    html = to_document(page, HOSTILE)
+    read = Reading(html)
+    assert html.startswith("<!doctype html>\n<html lang=")
+    assert {"h1", "h2", "section", "svg", "rect", "time", "code"} <= set(read.tags)
+    assert not {"script", "link", "img", "a", "iframe", "object"} & set(read.tags)
+    assert not {name for name, _ in read.attributes if name.startswith(("on", "href", "src", "style"))}
+    assert "http:" not in html
+    assert "https:" not in html
+    assert "url(" not in html
+    assert ("datetime", "2026-01-28T14:00:00Z") in read.attributes
+    assert ("content", "width=device-width, initial-scale=1") in read.attributes
+    assert "prefers-color-scheme: dark" in html
+
+
+def test_a_chart_is_a_line_of_bars_in_text_and_a_drawing_with_labels_in_html() -> None:
+    bars = (
+        Bar("Mon: 0", 0.0),
+        Bar("Tue: 1", 0.01),
+        Bar("Wed: 9", 1.0),
+        Bar("Thu: -", None),
+        Bar("Fri", 0.0, Style.BAD),
+    )
+    cell = chart(bars, "10 rows")
+    assert cell.text == "▁▂█?✖ 10 rows"
+    html = to_html((facts(("rows", cell)),))
+    assert html.count("<rect") == 5
+    assert "<title>Wed: 9</title>" in html
+    assert 'aria-label="Mon: 0; Tue: 1; Wed: 9; Thu: -; Fri"' in html
+    assert Reading(html).texts == ["rows", "10 rows"]
+
+
 def test_html_shows_the_same_words_in_the_same_order_as_plain_lines() -> None:
     assert " ".join(Reading(to_html(PAGE)).texts).split() == " ".join(to_lines(PAGE)).split()
 
@@ -104,13 +130,17 @@ REPORTS |= {
 }
 
 
+def without_bars(text: str) -> list[str]:
+    return [word for word in text.split() if not set(word) <= set(BARS)]
+
+
 @pytest.mark.parametrize("name", REPORTS)
 def test_a_report_has_json_and_a_page_and_html(name: str) -> None:
     report = REPORTS[name]
     assert json.loads(json.dumps(report.to_json())) == report.to_json()
-    words = " ".join(to_lines(report.page())).split()
+    words = without_bars(" ".join(to_lines(report.page())))
     assert words
-    assert " ".join(Reading(report._repr_html_()).texts).split() == words
+    assert without_bars(" ".join(Reading(report._repr_html_()).texts)) == words
 
 
 @pytest.mark.parametrize(
