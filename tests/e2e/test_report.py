@@ -117,6 +117,15 @@ def test_a_table_whose_next_run_would_refuse_is_failing_before_any_run_did(confi
     assert events.health.command == f"tidegate recover {config} -p events --accept restore"
 
 
+def test_a_run_that_would_stop_for_its_configuration_is_told_too(config: Path, tmp_path: Path) -> None:
+    arrive(tmp_path, "events", "d=2/1.ndjson")
+    body = json.loads(config.read_text())
+    body["pipelines"]["events"]["sink"]["partition_by"] = {"prefix_template": "date=%Y-%m-%d", "column": "ts"}
+    (events, *_) = made(write_config(config, body)).sources
+    assert "partition" in events.next_run.error
+    assert (events.health.level, events.health.reason) == (HealthLevel.FAILING, events.next_run.error)
+
+
 def test_a_source_that_cannot_be_read_hides_no_other(config: Path, tmp_path: Path) -> None:
     for each in (tmp_path / "lake" / "events" / "_delta_log").iterdir():
         each.write_text("{")

@@ -16,7 +16,7 @@ from tidegate.commands.project import Config, load, pipelines_of
 from tidegate.commands.status import VANISHED, bind_each, plan_of, report_unknown, status_in
 from tidegate.core.health import STOPPING, judge_refusal, worst
 from tidegate.core.run_history import RunHistory
-from tidegate.errors import TidegateError
+from tidegate.errors import StateError, TidegateError
 from tidegate.protocol.ledger_blocks import LedgerEntry
 from tidegate.protocol.run_record import read_history
 from tidegate.reports.overview import (
@@ -105,11 +105,13 @@ def _look_ahead(
     if status.error is not None:
         return NextRun("cannot be planned", error=without_name(bound.names, TidegateError(status.error))), status
     try:
-        return summarize_plan(plan_of(bound, now)), status
+        next_run, code = summarize_plan(plan_of(bound, now)), StateError.exit_code
     except TidegateError as error:
-        told = without_name(bound.names, error)
-        refusal = judge_refusal(status.pipeline, project.origin, told, error.exit_code)
-        return NextRun("would fail", error=told), replace(status, health=worst([status.health, refusal]))
+        next_run, code = NextRun("would fail", error=without_name(bound.names, error)), error.exit_code
+    if next_run.error is None:
+        return next_run, status
+    refusal = judge_refusal(status.pipeline, project.origin, next_run.error, code)
+    return next_run, replace(status, health=worst([status.health, refusal]))
 
 
 def _look_back(bound: TrackedSource, now: datetime) -> tuple[tuple[DayCount, ...], datetime | None, tuple[str, ...]]:
@@ -120,9 +122,8 @@ def _look_back(bound: TrackedSource, now: datetime) -> tuple[tuple[DayCount, ...
     complete = True
     try:
         history = read_history(bound.table_store, bound.key)
-        newest, said = newest_position(bound)
-        # That the table cannot be opened is said by the health.
-        complete = not said or newest is None
+        # Why the table cannot be opened, if it cannot, is said by the health.
+        newest, _ = newest_position(bound)
         for entry in _entries_since(bound.ledger.newest_first(newest), _midnight(_first_day(now))):
             if len(found) == MOST_COMMITS:
                 complete = False

@@ -187,6 +187,8 @@ class ProjectReport(Report):
 
 def summarize_plan(plan: PlanReport) -> NextRun:
     """What a plan says in one line."""
+    if refusal := plan.find_refusal():
+        return NextRun("would fail", error=refusal)
     match plan:
         case SourcePlan():
             found = plan.plan
@@ -280,13 +282,19 @@ def _list_failed(status: SourceStatus) -> Iterator[Fact]:
 
 
 def _repair(status: SourceStatus, command: str) -> Iterator[Fact]:
-    """The command to go on with. One that would only show the failed files shows nothing new here."""
+    """What repairs it: a command, unless what is outside has to change first."""
     words = command.split()
+    then_run = command.replace(f"tidegate {words[1]}", "tidegate run", 1) if len(words) > 1 else ""
+    is_late = status.health.reason.startswith("late:")
+    # `status` would only name the failed files, which stand here, and `plan` what waits.
     if status.failed and words[1:2] == ["status"]:
-        yield "to repair it", "correct the file, or remove it; the next run reads what is there:"
-        command = command.replace("tidegate status", "tidegate run", 1)
-        yield "", Cell(command, Style.CODE)
+        yield "to repair it", "correct the file, or remove it. The next run reads what is there:"
+        yield "", Cell(then_run, Style.CODE)
+    elif is_late and status.backlog_files:
+        yield "to repair it, run", Cell(then_run, Style.CODE)
     elif command:
+        if is_late:
+            yield "to repair it", "the source has to bring new data, which the next run reads"
         looks = {" ".join(words[1:2]), " ".join(words[1:3])} & LOOKING
         yield "to find out more, run" if looks else "to repair it, run", Cell(command, Style.CODE)
 

@@ -55,6 +55,8 @@ RANGES_SHOWN = 12
 NAMES_SHOWN = 3
 FAILED_SHOWN = 12
 
+WOULD_STOP = "a run would stop: "
+"""How a note begins that says why the next run would refuse before it reads anything."""
 REASONS = {
     "first": ("F", Style.STRONG, "first read, the whole partition"),
     "new": ("N", Style.STRONG, "new time, read from its high watermark less the grace period"),
@@ -90,6 +92,10 @@ class PlanReport(Report):
         @property
         def position(self) -> int:
             """The position of the plan; 0 before the first commit."""
+
+    def find_refusal(self) -> str | None:
+        """Why the next run would refuse before it reads anything; None if nothing is known against it."""
+        return next((note.removeprefix(WOULD_STOP) for note in self.notes if note.startswith(WOULD_STOP)), None)
 
     def replace_fields(self, **fields: Any) -> Self:
         """Return the same plan with other ``fields``."""

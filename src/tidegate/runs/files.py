@@ -32,7 +32,7 @@ from tidegate.protocol.change import Coverage, Identity, State
 from tidegate.protocol.position import Position, utc_now
 from tidegate.protocol.staging import Signal, signals_of
 from tidegate.reports.checks import Check
-from tidegate.reports.plan import SourcePlan
+from tidegate.reports.plan import WOULD_STOP, SourcePlan
 from tidegate.reports.status import FailedFile
 from tidegate.reports.watermark import StateTable
 from tidegate.reports.wording import count
@@ -556,7 +556,7 @@ def _pending_notes(bound: FileSource, units: int) -> tuple[str, ...]:
         return ()
     if bound.pipeline.delivery is Delivery.STAGED:
         return (f"after the staged units that wait for `tidegate commit`: {units:,}",)
-    return (f"a run would stop: staged units wait ({units:,}); commit them with `tidegate commit CONFIG --once`",)
+    return (f"{WOULD_STOP}staged units wait ({units:,}); commit them with `tidegate commit CONFIG --once`",)
 
 
 def _lane(bound: FileSource, opened: Position) -> tuple[str, tuple[str, ...]]:
@@ -568,7 +568,7 @@ def _lane(bound: FileSource, opened: Position) -> tuple[str, tuple[str, ...]]:
     try:
         return DATAFRAME, (f"Spark writes this table: {'; '.join(frame_reasons(bound, opened))}",)
     except TidegateError as error:
-        return DATAFRAME, (f"a run would stop: {error}",)
+        return DATAFRAME, (f"{WOULD_STOP}{error}",)
 
 
 def _obstacles(bound: FileSource, opened: Position, plan: Plan) -> tuple[str, ...]:
@@ -580,5 +580,5 @@ def _obstacles(bound: FileSource, opened: Position, plan: Plan) -> tuple[str, ..
     try:
         resolve_declared(bound, as_read(bound, opened))
     except TidegateError as error:
-        return (f"a run would stop: {error}",)
+        return (f"{WOULD_STOP}{error}",)
     return ()

@@ -17,7 +17,7 @@ from tidegate.errors import TidegateError
 from tidegate.protocol.change import Identity, SourceKey, State
 from tidegate.protocol.position import Attempts, Position, utc_now
 from tidegate.reports.checks import Check, not_tried
-from tidegate.reports.plan import PartitionLine, PlannedUnits, SkippedWork, UnitSourcePlan
+from tidegate.reports.plan import WOULD_STOP, PartitionLine, PlannedUnits, SkippedWork, UnitSourcePlan
 from tidegate.reports.status import FailedUnit, WorkProgress
 from tidegate.reports.watermark import StateTable
 from tidegate.reports.wording import count
@@ -202,7 +202,7 @@ class UnitTracker(Tracker, Described, HasPassRules, KnowsAttempts, Copied, Exami
         units = read_units(self.source)
         plan = plan_units(source.pipeline.name, self.source, state, units, position.version, utc_now())
         if plan.refusal is not None:
-            yield Check(name, "warn", f"a run would stop: {plan.refusal.problem}", plan.refusal.remedy)
+            yield Check(name, "warn", f"{WOULD_STOP}{plan.refusal.problem}", plan.refusal.remedy)
         else:
             yield Check(name, "ok", f"{count(plan.count, 'work unit')} would run now")
 
@@ -339,7 +339,7 @@ def _obstacles(plan: UnitPlan) -> Iterator[str]:
         stale = count(len(plan.stale), "unit")
         yield f"{stale} read before, now gone; a unit that comes back continues where it stopped"
     if plan.refusal is not None:
-        yield f"a run would stop: {plan.refusal.problem}; {plan.refusal.remedy}"
+        yield f"{WOULD_STOP}{plan.refusal.problem}; {plan.refusal.remedy}"
 
 
 def _explain_doubled_rows(source: UnitSource, plan: UnitPlan, state: UnitState | None) -> Iterator[str]:

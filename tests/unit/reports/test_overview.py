@@ -100,6 +100,13 @@ def test_an_unreadable_file_is_named_and_a_run_reads_it_once_it_is_corrected() -
     assert "tidegate run shop.yml -p orders" in shown
 
 
+def test_a_late_source_is_repaired_by_a_run_if_something_waits_and_else_by_who_delivers() -> None:
+    late = source(level=HealthLevel.DEGRADED, reason="late: no", command="tidegate plan shop.yml -p orders")
+    assert "the source has to bring new data" in lines(report(late))
+    waiting = replace(late, status=replace(late.status, backlog_files=3))
+    assert "to repair it, run tidegate run shop.yml -p orders" in lines(report(waiting))
+
+
 def test_tables_of_a_block_with_one_problem_share_a_panel_and_a_row() -> None:
     tables = [failing(f"shop.t{n}", block="shop", days=(DayCount("2026-01-28", n, 0, 1),)) for n in range(40)]
     shown = lines(report(*tables, failing("other")))
