@@ -159,6 +159,8 @@ def without_later(said: dict[str, Any]) -> dict[str, Any]:
     later = LATER_KEYS | ({"table"} if "table_uri" in said else set())
     # The id of a run; the plan of work units has its number.
     later |= {"run"} if "ok" in said else set()
+    # A status says by "updated" when its state was, and has no commits.
+    later |= {"inserted", "updated", "deleted", "unchanged"} if "commits" in said else set()
     known = {key: value for key, value in without_connections(said).items() if key not in later}
     # A run called the state so of which it knew nothing; it says Unknown since.
     if said.get("state") == "Unknown" and said.get("error") and "exit_code" in said:

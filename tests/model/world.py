@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
+from typing import ClassVar
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -243,6 +244,8 @@ class ModelFrame:
 
     at: TableContext
     file: DataFile
+
+    offered: ClassVar[int | None] = None
 
     def write(self, note: CommitNote, table: pa.Schema | None, *, new_columns: bool) -> None:
         """Append the file; as Delta does, skip a transaction that the table has already seen."""

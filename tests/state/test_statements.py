@@ -14,7 +14,8 @@ from state.lake import SCHEMA, Lake
 from support.errors import raises
 from tidegate import failpoints
 from tidegate.errors import TableError
-from tidegate.protocol.change import Change, NextState, RowCount, SparkWrite
+from tidegate.observe.events import Committed, Event
+from tidegate.protocol.change import Change, NextState, RowChanges, RowCount, SparkWrite
 from tidegate.protocol.table import CommitNote
 
 
@@ -24,6 +25,7 @@ class Statement:
 
     acts: list[object]
     asked: list[CommitNote] = field(default_factory=list)
+    offered: int | None = None
 
     def write(self, note: CommitNote, table: pa.Schema | None, *, new_columns: bool) -> None:
         self.asked.append(note)
@@ -52,6 +54,32 @@ def test_the_position_moves_alone_after_a_statement_that_did_nothing(tmp_path: P
     assert (after.version, len(statement.asked), lake.ids()) == (2, 1, [0, 1, 2])
     assert sorted(key for action in lake.log(1) for key in action) == ["commitInfo", "txn"]
     assert lake.positions().open().state == {"next": 5}
+
+
+def test_changes_are_those_of_the_log_whatever_the_statement_returned(tmp_path: Path) -> None:
+    """The answer to a commit that is durable is lost; a statement that finds nothing to do leaves every row alone."""
+    lake = begun(tmp_path)
+    statement = Statement([])
+
+    def merge_and_fail() -> None:
+        ((app_id, version),) = statement.asked[-1].transactions.items()
+        metrics = {"numTargetRowsInserted": "1", "numTargetRowsUpdated": "2", "numTargetRowsDeleted": "0"}
+        info = {"operation": "MERGE", "operationMetrics": metrics, "userMetadata": statement.asked[-1].user_metadata}
+        actions = [{"commitInfo": info}, {"txn": {"appId": app_id, "version": version}}]
+        text = "".join(json.dumps(action, separators=(",", ":")) + "\n" for action in actions)
+        lake.store.put(f"_delta_log/{1:020d}.json", text.encode())
+        raise OSError("the answer was lost")
+
+    statement.acts += [merge_and_fail, None]
+    statement.offered = 10
+    seen: list[Event] = []
+    positions = lake.positions(emit=seen.append)
+    after = positions.commit(positions.open(), change(statement))
+    assert after.changes == RowChanges(1, 2, 0, 7)
+    after = positions.commit(after, change(statement))
+    assert after.changes == RowChanges(0, 0, 0, 10)
+    told = [(each.inserted, each.updated, each.deleted, each.unchanged) for each in seen if isinstance(each, Committed)]
+    assert told == [(1, 2, 0, 7), (0, 0, 0, 10)]
 
 
 @pytest.mark.parametrize("gathered", [3, None, 2])

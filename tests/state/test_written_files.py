@@ -18,6 +18,8 @@ from tidegate.protocol.table import CommitNote
 class Rows:
     """Writes a log entry as Spark would, with one file."""
 
+    offered = None
+
     def __init__(self, lake: Lake) -> None:
         self.lake = lake
 

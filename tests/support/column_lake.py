@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from uuid import uuid4
 
 import pyarrow as pa
@@ -64,6 +64,11 @@ class ReplacedWindow:
 
     def columns(self, table: pa.Schema | None) -> pa.Schema:
         return self.batch.columns
+
+    offered: ClassVar[int | None] = None
+
+    def changes_nothing(self, table: pa.Schema) -> bool:
+        return False
 
     def write(self, note: CommitNote, table: pa.Schema | None, *, new_columns: bool) -> None:
         location = self.batch.pipeline.sink.table

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -55,6 +55,11 @@ class ReplacedUnits:
 
     def columns(self, table: pa.Schema | None) -> pa.Schema:
         return self.batch.columns
+
+    offered: ClassVar[int | None] = None
+
+    def changes_nothing(self, table: pa.Schema) -> bool:
+        return False
 
     def write(self, note: CommitNote, table: pa.Schema | None, *, new_columns: bool) -> None:
         location = self.batch.pipeline.sink.table

@@ -72,7 +72,7 @@ def keys_of(pipeline: PipelineSpec) -> tuple[str, ...]:
     """The keys that apply to the load strategy of the pipeline, in the order of ``config show``."""
     load = pipeline.sink.load
     if pipeline.of(UnitSource):
-        return ("merge_keys", "tie_break") if load.type is LoadType.MERGE_UPSERT else ()
+        return ("merge_keys", "tie_break", "skip_unchanged") if load.type is LoadType.MERGE_UPSERT else ()
     if not pipeline.of(ColumnSource):
         return ()
     only_given = {"tie_break": load.tie_break, "window_columns": load.window_columns}

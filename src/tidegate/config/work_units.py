@@ -56,7 +56,7 @@ from tidegate.specs.units import (
     UnitWatermark,
 )
 
-_OF_OTHER_LOADS = tuple(key for key in STRATEGY_KEYS if key not in ("merge_keys", "tie_break"))
+_OF_OTHER_LOADS = tuple(key for key in STRATEGY_KEYS if key not in ("merge_keys", "tie_break", "skip_unchanged"))
 _PERIODS = ("grace_period", "abstinent_period")
 _REQUEST_KEYS = ("path", "method", "headers", "body", "idempotent", "parallelism", "max_response_mb")
 _MADE = {"unit_column": UNIT_COLUMN, "segment_column": SEGMENT_COLUMN}

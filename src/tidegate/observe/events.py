@@ -151,7 +151,10 @@ class DeadLetters(Event, name="dead_letters", level="warning"):
 
 
 class Committed(Event, name="committed"):
-    """Rows and watermark became visible in one commit."""
+    """Rows and watermark became visible in one commit; null for what was not counted.
+
+    ``unchanged`` rows were read and left the table as it was.
+    """
 
     position: int
     table_version: int
@@ -162,6 +165,16 @@ class Committed(Event, name="committed"):
     seconds: float
     finished_files: int = 0
     finished_bytes: int = 0
+    inserted: int | None = None
+    updated: int | None = None
+    deleted: int | None = None
+    unchanged: int | None = None
+
+
+class RowsUnchanged(Event, name="rows_unchanged"):
+    """Rows were read again, and the table has them all: nothing is committed."""
+
+    rows: int
 
 
 class Staged(Event, name="staged"):

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from tidegate.observe import events
 from tidegate.observe.events import CommitFailed, Emit, Event, FailureTraced, FileRefused, SourceFailed, UnitRejected
-from tidegate.reports.wording import count, duration, size, visible
+from tidegate.reports.wording import count, duration, row_changes, size, visible
 from tidegate.specs.masking import Mask
 
 _OUTCOMES = {"failed": "failed", "retired": "is retired", "thin": "is left for a later run"}
@@ -136,7 +136,11 @@ def _commit_words(event: Event) -> str:
             files = (
                 f" of {count(event.source_files, 'file')} ({size(event.source_bytes)})" if event.source_files else ""
             )
-            return f"committed {count(event.rows, 'row')}{files} as table version {event.table_version}"
+            changes = row_changes(event)
+            what = f"{count(event.rows, 'row')}{files}" + (f" ({changes})" if changes else "")
+            return f"committed {what} as table version {event.table_version}"
+        case events.RowsUnchanged():
+            return f"nothing to commit: the table has all of {count(event.rows, 'row')} already"
         case events.Staged():
             return (
                 f"staged {count(event.rows, 'row')} of {count(event.source_files, 'file')}"

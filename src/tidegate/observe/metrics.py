@@ -24,7 +24,7 @@ from tidegate.core.health import EMPTIED, Evidence, Health, HealthLevel, Outcome
 from tidegate.observe import events
 from tidegate.observe.events import Event
 from tidegate.reports.report import to_json
-from tidegate.reports.wording import duration
+from tidegate.reports.wording import ROW_CHANGES, duration
 
 PREFIX = "tidegate_"
 COMMON_LABELS = ("pipeline", "source")
@@ -65,6 +65,7 @@ METRICS = (
     Metric("files_processed_total", "counter", "Files, by what became of them.", "status", FILE_STATUSES),
     Metric("records_processed_total", "counter", "Rows committed to the table."),
     Metric("bytes_read_total", "counter", "Bytes of source files that were read to their end and committed."),
+    Metric("row_changes_total", "counter", "Rows, by what commits did to them.", "change", ROW_CHANGES),
     Metric("bad_records_total", "counter", "Lines that became dead letters, by kind.", "reason", BAD_KINDS),
     Metric("rows_left_out_total", "counter", "Rows that were read and not taken.", "reason", LEFT_OUT),
     Metric("list_requests_total", "counter", "LIST requests sent to the source."),
@@ -268,10 +269,14 @@ class Metrics:
                 source.backlog_bytes = max(source.backlog_bytes - event.finished_bytes, 0)
                 series.add("records_processed_total", name, event.rows)
                 series.add("bytes_read_total", name, event.finished_bytes)
+                for change in ROW_CHANGES:
+                    series.add("row_changes_total", (*name, change), getattr(event, change) or 0)
                 series.add("files_processed_total", (*name, "finished"), event.finished_files)
                 series.add("commit_outcomes_total", (*name, "committed"))
                 series.durations["commit_duration_seconds"][name].add(event.seconds)
                 series.put("delta_table_version", name, event.table_version)
+            case events.RowsUnchanged():
+                series.add("row_changes_total", (*name, "unchanged"), event.rows)
             case events.DeadLetters():
                 series.add("files_processed_total", (*name, "dead"), event.files)
                 for kind, count in (event.kinds or {"other": event.records}).items():

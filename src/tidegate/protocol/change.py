@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -343,6 +343,43 @@ class ReplaceFiles:
         return sum(file.record_count for file in self.data_files)
 
 
+@dataclass(frozen=True, slots=True)
+class RowChanges:
+    """What a commit did to the rows of the table; None for a number that nobody counted.
+
+    ``unchanged`` rows of the batch left the table as it was: it has them already, or newer ones, or another row of the
+    batch has the same key.
+    """
+
+    inserted: int | None = 0
+    updated: int | None = 0
+    deleted: int | None = 0
+    unchanged: int | None = 0
+
+    def __add__(self, other: RowChanges) -> RowChanges:
+        return RowChanges(
+            _add(self.inserted, other.inserted),
+            _add(self.updated, other.updated),
+            _add(self.deleted, other.deleted),
+            _add(self.unchanged, other.unchanged),
+        )
+
+    def count_rest(self, rows: int | None) -> RowChanges:
+        """Count as unchanged what is neither inserted nor updated of ``rows``; None: these were not counted."""
+        written = _add(self.inserted, self.updated)
+        if rows is None or written is None:
+            return self
+        # Never below zero: where the table has a key twice, one row of the batch updates both.
+        return replace(self, unchanged=max(rows - written, 0))
+
+
+NOT_COUNTED = RowChanges(None, None, None, None)
+
+
+def _add(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other
+
+
 class RowCount(Enum):
     """Which number of rows counts after a write by Spark."""
 
@@ -475,6 +512,10 @@ class Change:
 
 class Frame(Protocol):
     """Rows that wait to be written."""
+
+    @property
+    def offered(self) -> int | None:
+        """How many rows were written or left out because the table has them; None if it does not compare them."""
 
     def write(self, note: CommitNote, table: pa.Schema | None, *, new_columns: bool) -> None:
         """Append the rows, possibly none, in one Delta commit with ``note``.

@@ -44,6 +44,7 @@ from tidegate.failpoints import failpoint
 from tidegate.observe.events import CommitContested, CommitFailed, Committed
 from tidegate.protocol import documents, follow_ups
 from tidegate.protocol.change import (
+    NOT_COUNTED,
     AppendFiles,
     Change,
     DataFile,
@@ -51,6 +52,7 @@ from tidegate.protocol.change import (
     ReplaceFiles,
     ReplaceRows,
     Requirement,
+    RowChanges,
     RowCount,
     SparkWrite,
     Write,
@@ -642,6 +644,7 @@ def _finish(member: WrittenMember, attempt: Attempt, entry: LogEntry) -> Positio
         warnings=attempt.warnings,
         needs_frames=attempt.needs_frames,
         rows=_count_rows(change.write, entry),
+        changes=_count_changes(change.write, entry),
     )
     # Nothing from here on may fail the commit: it is durable, and what cannot be paid now the next OPEN pays.
     now = replace(now, unpaid=not follow_ups.pay_if_possible(site, now))
@@ -660,6 +663,21 @@ def _count_rows(write: Write, entry: LogEntry) -> int:
             return entry.rows
         case _:
             return write.rows
+
+
+def _count_changes(write: Write, entry: LogEntry) -> RowChanges:
+    """What the commit did to rows: by the log, whatever the statement returned, and whichever attempt it was."""
+    match write:
+        case AppendFiles():
+            return RowChanges(inserted=write.rows)
+        case SparkWrite(frame=frame):
+            # Without metrics the position moved alone: the statement found nothing to do.
+            found = entry.changes or (NOT_COUNTED if entry.adds else RowChanges())
+            return found.count_rest(frame.offered)
+        case ReplaceRows() | ReplaceFiles():
+            return NOT_COUNTED
+        case NoRows():
+            return RowChanges()
 
 
 def _check_rows(site: TableContext, write: Write, entry: LogEntry) -> None:
@@ -698,4 +716,8 @@ def _event(member: WrittenMember, now: Position, attempt: Attempt, entry: LogEnt
         seconds=attempt.deadline.seconds,
         finished_files=max(len(finished) - given_up, 0),
         finished_bytes=sum(finished.values()),
+        inserted=now.changes.inserted,
+        updated=now.changes.updated,
+        deleted=now.changes.deleted,
+        unchanged=now.changes.unchanged,
     )

@@ -20,7 +20,7 @@ from urllib.parse import unquote
 from tidegate.core.json_shape import load_json
 from tidegate.errors import ObjectMissing, StateError, StorageUnavailable
 from tidegate.protocol import documents
-from tidegate.protocol.change import ROOT, SourceKey
+from tidegate.protocol.change import ROOT, RowChanges, SourceKey
 from tidegate.protocol.documents import CommitTag, Document, is_mirror_of, parse_tags
 from tidegate.protocol.ledger_blocks import parse_block
 from tidegate.protocol.table import Snapshot
@@ -59,8 +59,9 @@ def sync_entries(store: ObjectStore, start: int) -> None:
 class LogEntry:
     """The content of one commit, apart from its data files.
 
-    ``adds`` is the number of files it adds; ``rows`` the number of rows that Spark says it wrote, ``in_commit_ms`` its
-    own timestamp; each None if the entry does not have it. ``overwrites``: it replaced or removed every row.
+    ``adds`` is the number of files it adds; ``rows`` the number of rows that Spark says it wrote, ``changes`` what it
+    says became of rows, ``in_commit_ms`` its own timestamp; each None if the entry does not have it. ``overwrites``: it
+    replaced or removed every row.
     """
 
     version: int
@@ -73,6 +74,7 @@ class LogEntry:
     rows: int | None = None
     in_commit_ms: int | None = None
     overwrites: bool = False
+    changes: RowChanges | None = None
 
     def tag_of(self, key: SourceKey) -> CommitTag | None:
         """The commit's tag of ``key``, if it moved that source."""
@@ -122,6 +124,7 @@ def parse_entry(version: int, content: bytes) -> LogEntry:
         _parse_number((info.get("operationMetrics") or {}).get("numOutputRows")),
         _parse_number(info.get("inCommitTimestamp")),
         removes > 0 and _is_overwrite(info),
+        _parse_changes(info),
     )
 
 
@@ -135,6 +138,22 @@ def _is_overwrite(info: Mapping[str, Any]) -> bool:
     if str(given.get("isDynamicPartitionOverwrite", "")).lower() == "true" or not is_everywhere:
         return False
     return operation == "DELETE" or (operation == "WRITE" and str(given.get("mode", "")).lower() == "overwrite")
+
+
+def _parse_changes(info: Mapping[str, Any]) -> RowChanges | None:
+    """What Spark says in its metrics of a commit; None for commits of others."""
+    said, given = (info.get(name) for name in ("operationMetrics", "operationParameters"))
+    metrics = {name: _parse_number(value) for name, value in said.items()} if isinstance(said, Mapping) else {}
+    match info.get("operation"), metrics:
+        case "MERGE", {"numTargetRowsInserted": int(inserted), "numTargetRowsUpdated": int(updated)}:
+            # Not from numSourceRows: what the table has already is taken out of the source before.
+            return RowChanges(inserted, updated, metrics.get("numTargetRowsDeleted"), unchanged=None)
+        case "WRITE", {"numOutputRows": int(written)}:
+            appends = isinstance(given, Mapping) and given.get("mode") == "Append"
+            deleted = 0 if appends else metrics.get("numDeletedRows")
+            return RowChanges(written - (metrics.get("numCopiedRows") or 0), 0, deleted)
+        case _:
+            return None
 
 
 def _parse_number(value: object) -> int | None:

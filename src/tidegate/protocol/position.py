@@ -28,7 +28,7 @@ from tidegate.core.json_shape import load_json
 from tidegate.errors import ObjectExists, ObjectMissing, StateError, StorageError
 from tidegate.failpoints import failpoint
 from tidegate.observe.events import Emit, ignore
-from tidegate.protocol.change import Identity, SourceKey, State
+from tidegate.protocol.change import Identity, RowChanges, SourceKey, State
 from tidegate.protocol.documents import SCHEMA_VERSION, Parent, check_schema_version, encode, read_recorded
 from tidegate.protocol.ledger import Ledger
 from tidegate.protocol.ledger_blocks import Describe, describe_state
@@ -107,7 +107,8 @@ class Position:
     made this position, -1 if there is none or it is unknown. ``unseen`` are log entries after it that were cleaned up
     before anyone looked for a RESTORE. ``unpaid`` are debts that could not be paid yet; the next commit pays them
     first. ``letters`` is the number of open dead letters. ``needs_frames`` says why the DataFrame lane writes the
-    table; empty for the Arrow lane. ``rows`` is the number of rows that the commit made visible, if this run made it.
+    table; empty for the Arrow lane. ``rows`` is the number of rows that the commit made visible and ``changes``
+    what it did to the rows of the table, if this run made it.
     """
 
     key: SourceKey
@@ -131,6 +132,7 @@ class Position:
     warnings: tuple[str, ...] = ()
     needs_frames: tuple[str, ...] = ()
     rows: int = 0
+    changes: RowChanges = field(default_factory=RowChanges)
 
     @property
     def attempt(self) -> str:

@@ -29,7 +29,7 @@ from tidegate.reports.page import (
 )
 from tidegate.reports.report import Report, View, combine_codes, hide_from_json
 from tidegate.reports.status import FailedFile, FailedUnit, describe_failed_files, name_cell, state_cell
-from tidegate.reports.wording import count, duration, size
+from tidegate.reports.wording import ROW_CHANGES, count, duration, row_changes, size
 
 FIELDS_SHOWN = 5
 UNITS_SHOWN = 10
@@ -47,9 +47,11 @@ class SourceReport(Report):
     """What a run did for one source; ``exit_code`` is that of the error's class, 0 without one.
 
     ``bad_records`` and ``dead_files`` went to the dead-letter table. ``staged`` is the number of units left for
-    ``tidegate commit``. ``unknown_fields`` are fields without a column, with their counts. ``work_units`` were read and
-    committed, ``failed_units`` were not. ``empty``: the location has no file at all. ``block`` is the block of tables
-    that the pipeline came from. For people alone, ``folded`` says how many tables of a block are added up.
+    ``tidegate commit``. ``unknown_fields`` are fields without a column, with their counts. ``work_units`` were read
+    and committed, ``failed_units`` were not. ``empty``: the location has no file at all. ``block`` is the block of
+    tables that the pipeline came from. ``inserted``, ``updated`` and ``deleted`` are what the commits did to the
+    rows of the table, and ``unchanged`` the rows that were read and left it as it was; None where nobody counted.
+    For people alone, ``folded`` says how many tables of a block are added up.
     """
 
     pipeline: str
@@ -74,6 +76,10 @@ class SourceReport(Report):
     failed_units: tuple[FailedUnit, ...] = ()
     empty: bool = False
     block: str | None = None
+    inserted: int | None = 0
+    updated: int | None = 0
+    deleted: int | None = 0
+    unchanged: int | None = 0
     folded: str = hide_from_json("")
 
     def to_json(self) -> dict[str, Any]:
@@ -104,15 +110,18 @@ class RunReport(Report):
         if not self.sources:
             yield line("nothing to run: no source was selected")
             return
-        yield table(COLUMNS, self.sources if view.verbose else fold_blocks(self.sources, _fails, _add_up))
+        shown = self.sources if view.verbose else fold_blocks(self.sources, _fails, _add_up)
+        yield table(COLUMNS, shown)
         yield Gap()
         watermarks = [(f"watermark of {source_name(each)}", each.watermark) for each in self.sources if view.verbose]
         done = f"{count(sum(source.rows for source in self.sources), 'row')} in {duration(self.seconds)}"
         done += "" if self.engine == "spark" else f", by the {self.engine} engine"
         result = Cell(done, Style.GOOD) if self.ok else Cell(f"not everything succeeded; {done}", Style.BAD)
         yield facts(*watermarks, ("result", result))
+        changes = ((source_name(each), row_changes(each)) for each in shown)
+        notes = (line(f"{name}: {changed}", label="rows") for name, changed in changes if changed)
         troubles = (trouble for source in self.sources for trouble in _troubles(source, view))
-        yield from after_gap(chain(troubles, _errors(self)))
+        yield from after_gap(chain(notes, troubles, _errors(self)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +178,15 @@ def _add_up(block: str, tables: Sequence[SourceReport], told: str) -> SourceRepo
     sums: dict[str, Any] = {
         name: sum(getattr(each, name) for each in tables) for name in ("files", "bytes", "rows", "commits", "seconds")
     }
+    sums |= add_up_changes(tables)
     state = "Active" if any(each.state == "Active" for each in tables) else tables[0].state
     return SourceReport(block, "", state, None, **sums, block=block, folded=told)
+
+
+def add_up_changes(reports: Sequence[SourceReport]) -> dict[str, int | None]:
+    """What became of rows in all ``reports``; None if one of them did not count it."""
+    counts = {name: [getattr(each, name) for each in reports] for name in ROW_CHANGES}
+    return {name: None if None in numbers else sum(numbers) for name, numbers in counts.items()}
 
 
 def _is_units(source: SourceReport) -> bool:

@@ -8,6 +8,24 @@ import unicodedata
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
 
 
+ROW_CHANGES = ("inserted", "updated", "deleted", "unchanged")
+"""What can become of a row, by the names that reports, events and metrics have for it."""
+
+
+def row_changes(counted: object) -> str:
+    """What became of the rows of something that has these counts; empty if they are no news beside its rows.
+
+    >>> from types import SimpleNamespace
+    >>> row_changes(SimpleNamespace(inserted=3, updated=10, deleted=None, unchanged=4987))
+    '3 inserted, 10 updated, 4,987 unchanged'
+    >>> row_changes(SimpleNamespace(inserted=3, updated=0, deleted=0, unchanged=0))
+    ''
+    """
+    found = {name: getattr(counted, name) for name in ROW_CHANGES}
+    is_news = any(found[name] for name in ROW_CHANGES[1:])
+    return ", ".join(f"{number:,} {name}" for name, number in found.items() if number) if is_news else ""
+
+
 def size(count: float) -> str:
     """Bytes in the unit that fits.
 

@@ -43,6 +43,7 @@ from tidegate.protocol.change import (
     Change,
     Identity,
     NextState,
+    RowChanges,
     RowCount,
     SourceKey,
     State,
@@ -430,6 +431,22 @@ class ColumnWalk:
             self._run.notice(f"Spark had to start although nothing is new: {self._why_started}")
         return self._run.idle(position)
 
+    def _nothing_changed(self, position: Position, rows: int) -> Position:
+        """Rows came again, and the table has them all: a commit would say nothing new."""
+        self._run.totals.changes += RowChanges(unchanged=rows)
+        self._run.emit(events.RowsUnchanged(*self._names, rows))
+        return self._run.idle(position)
+
+    def _moves(self, bounds: ReadBounds) -> bool:
+        """Whether the read moves the watermark."""
+        before: ColumnState | None = self._run.state
+        after = bounds.state
+        return before is None or (before.values, before.inclusive) != (after.values, after.inclusive)
+
+    def _reads_again(self, plan: ColumnPlan) -> bool:
+        """Whether rows may come that the table has; a filter of the user's own may always bring some."""
+        return plan.reads_again or self._source.source.watermark_filter is not None
+
     def _write(self, position: Position, plan: ColumnPlan, frame: Any, bounds: ReadBounds | None) -> Position:
         if self._is_straight(position):
             return self._append(position, plan, frame, bounds)
@@ -473,8 +490,11 @@ class ColumnWalk:
             return self._nothing_new(position)
         # Decision 0017: a batch is read once; a source that is asked again, by a retried statement, may answer
         # differently.
-        batch = Batch.of(source.pipeline, source.source, task, written)
+        batch = replace(Batch.of(source.pipeline, source.source, task, written), again=self._reads_again(plan))
         loaded = self._engine.load(batch, self._window(plan, bounds), chunk=plan.chunk is not None)
+        table = position.schema()
+        if table is not None and not self._moves(bounds) and loaded.changes_nothing(table):
+            return self._nothing_changed(position, written.rows)
         keys = batch.partitioned_by if position.table_id is None else position.partition_columns
         # A merge rewrites rows that it did not bring, so the log's number says nothing about the batch.
         counts = RowCount.EXACT if self._writes_each(plan) else RowCount.GATHERED

@@ -39,6 +39,13 @@ class WaitingFrame(Frame, Protocol):
         """The columns as they will be written into ``table``."""
         ...
 
+    def changes_nothing(self, table: pa.Schema) -> bool:
+        """Whether a table with these columns has all that the rows would make of it.
+
+        False where that is not known without writing them.
+        """
+        ...
+
 
 class Tasks(Protocol):
     """Tasks that read groups of files, each begun as soon as there is room for it.

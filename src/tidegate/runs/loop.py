@@ -11,7 +11,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -24,7 +24,7 @@ from tidegate.protocol.change import SourceKey
 from tidegate.protocol.documents import read_mirror
 from tidegate.protocol.position import Pace, utc_now
 from tidegate.protocol.run_record import RunRecorder
-from tidegate.reports.run import RunReport, SourceReport
+from tidegate.reports.run import RunReport, SourceReport, add_up_changes
 from tidegate.reports.status import shown_state
 from tidegate.runs.bind import SLOTS_PER_CORE, bind, is_files
 from tidegate.runs.engine import Engine
@@ -480,6 +480,7 @@ def _pass_report(blank: SourceReport, done: Pass, summary: Summary) -> SourceRep
         files=totals.files,
         bytes=totals.bytes,
         rows=totals.rows,
+        **asdict(totals.changes),
         commits=totals.commits,
         staged=totals.staged,
         failed=summary.failed,
@@ -537,6 +538,7 @@ def _add_pass(before: SourceReport | None, latest: SourceReport) -> SourceReport
     if before is None:
         return latest
     sums: dict[str, Any] = {name: getattr(before, name) + getattr(latest, name) for name in SUMMED}
+    sums |= add_up_changes((before, latest))
     return replace(latest, **sums, unknown_fields=dict(Counter(before.unknown_fields) + Counter(latest.unknown_fields)))
 
 

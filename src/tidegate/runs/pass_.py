@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from tidegate.errors import CommitLost, RunStopped, StorageError, TidegateError
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
-from tidegate.protocol.change import Change, RowCount, SparkWrite, State
+from tidegate.protocol.change import Change, RowChanges, RowCount, SparkWrite, State
 from tidegate.protocol.follow_ups import WorkArea, new_work_area, remove_work
 from tidegate.protocol.position import Attempts, Position, utc_now
 from tidegate.reports.status import FailedUnit
@@ -47,6 +47,7 @@ class Totals:
     files: int = 0
     bytes: int = 0
     rows: int = 0
+    changes: RowChanges = field(default_factory=RowChanges)
     commits: int = 0
     staged: int = 0
     table_version: int | None = None
@@ -184,6 +185,9 @@ class Pass:
         self.totals.commits += change.staged is None
         self.totals.staged += change.staged is not None
         self.totals.rows += after.rows if change.staged is None else change.write.rows
+        # A staged unit has changed nothing yet: the committer makes its rows visible.
+        if change.staged is None:
+            self.totals.changes += after.changes
         self._note_version(after)
         # Progress was made, so the count of losses starts over.
         if self._rules.in_a_row:

@@ -525,11 +525,13 @@ class UnitChange:
         if columns is None:
             return None
         by_keys = self._source.source.replace is Replace.MERGE_KEYS
-        replaced = [ReplacedUnit(work.unit, work.low, work.high) for work, _ in done if work.replaces and not by_keys]
+        read_again = [work for work, _ in done if work.replaces]
+        replaced = [] if by_keys else [ReplacedUnit(work.unit, work.low, work.high) for work in read_again]
         if group.straight or not (files or replaced):
             written = Written(columns, group.partition_columns, files)
             return Change(NextState.of(state), write_files([written] if files or opened.table_id is None else []))
-        return self._frame_change(group, files, sum(result.rows for _, result in done), columns, replaced, state)
+        rows = sum(result.rows for _, result in done)
+        return self._frame_change(group, files, rows, columns, replaced, state, again=bool(read_again))
 
     def _bare(self) -> pa.Schema | None:
         """The columns of a table without rows that gets others with the first; None if it cannot."""
@@ -548,6 +550,8 @@ class UnitChange:
         columns: pa.Schema,
         replaced: Sequence[ReplacedUnit],
         state: State,
+        *,
+        again: bool,
     ) -> Change:
         opened, source = self._opened, self._source
         is_transformed = bool(files) and source.pipeline.transform is not None
@@ -560,6 +564,7 @@ class UnitChange:
             tuple(file.size for file in files),
             rows,
             source.source.rows,
+            again,
         )
         frame = self._engine.replace_units(batch, source.source, replaced)
         keys = group.partition_columns if opened.table_id is None else opened.partition_columns

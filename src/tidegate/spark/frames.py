@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import reduce
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -129,15 +130,35 @@ class SparkFrame:
         """The columns to write; what ``table`` requires counts as present, since Delta checks."""
         return self._columns if self._pipeline.transform is None else require_as(self._columns, table)
 
+    @property
+    def offered(self) -> int | None:
+        """Not counted: every row is written."""
+        return None
+
+    def changes_nothing(self, table: pa.Schema) -> bool:
+        """Whether a table with these columns has all that the rows would make of it; asks Spark."""
+        if any(name not in table.names for name in self.columns(table).names):
+            return False
+        with self._explain_failure():
+            return self._find_nothing(table)
+
     def write(self, note: CommitNote, table: pa.Schema | None, *, new_columns: bool) -> None:
         """Write the rows; see :class:`~tidegate.protocol.change.Frame`."""
+        with self._explain_failure():
+            self._save(note, table, new_columns=new_columns)
+
+    @contextmanager
+    def _explain_failure(self) -> Iterator[None]:
         check_there(self._work)
         try:
-            self._save(note, table, new_columns=new_columns)
+            yield
         except TidegateError:
             raise
         except Exception as error:
             raise self._failure(error) from self._mask.cause(error)
+
+    def _find_nothing(self, table: pa.Schema) -> bool:
+        return False
 
     def _save(self, note: CommitNote, table: pa.Schema | None, *, new_columns: bool) -> None:
         # Delta's writer options hold one transaction.

@@ -649,6 +649,13 @@ class Load:
             kinds=("append", "merge_upsert", "scd2"),
         ),
     ] = ()
+    skip_unchanged: Annotated[
+        bool,
+        Key(
+            "Leaves rows alone that are read again and equal those of the table; without it they are written again.",
+            kinds=("merge_upsert",),
+        ),
+    ] = True
     replace_by_watermark: Annotated[
         bool,
         Key(

@@ -60,9 +60,13 @@ class WorkRows:
 
 @dataclass(frozen=True, slots=True)
 class Batch(WorkRows):
-    """The rows of a column source or of work units, in a work area."""
+    """The rows of a column source or of work units, in a work area.
+
+    ``again``: the table may have some of them already, since the read did not begin right behind the last one.
+    """
 
     source: ColumnSource
+    again: bool = True
 
     @classmethod
     def of(cls, pipeline: PipelineSpec, source: ColumnSource, task: RowTask, written: RowsWritten) -> Batch:

@@ -266,6 +266,7 @@ def test_every_key_is_tried() -> None:
     assert set(NOT_FOR_FILES["sink"]) == strategy | {
         "merge_keys",
         "tie_break",
+        "skip_unchanged",
         "scd2_effective_column",
         "scd2_attributes",
     }
@@ -294,6 +295,7 @@ STRATEGIES = [
     ("{load_type: append, deduplicate: [id], tie_break: [rank]}", ""),
     ("{load_type: overwrite}", ""),
     ("{load_type: full_load}", ""),
+    ("{load_type: merge_upsert, merge_keys: [id], skip_unchanged: false}", ""),
     (
         "{load_type: merge_overwrite, merge_keys: [id], replace_by_watermark: true, max_delete_fraction: 0.25, "
         "allow_empty_window: true, window_columns: {at: day}}",

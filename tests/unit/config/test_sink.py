@@ -48,6 +48,11 @@ BACK = "watermark_columns: [at], backward: {days: 7}"
             BACK,
             Load(LoadType.MERGE_UPSERT, ("a", "b"), ("rank",)),
         ),
+        (
+            f"load_type: merge_upsert, {MERGE}, skip_unchanged: false",
+            BACK,
+            Load(LoadType.MERGE_UPSERT, ("id",), skip_unchanged=False),
+        ),
         (f"load_type: merge_overwrite, {MERGE}", BACK, Load(LoadType.MERGE_OVERWRITE, ("id",))),
         (WINDOW, BACK, Load(LoadType.MERGE_OVERWRITE, ("id",), replace_by_watermark=True)),
         (
@@ -96,6 +101,11 @@ def test_a_strategy_that_has_what_it_needs_loads(loaded: Loaded, sink: str, sour
             f"load_type: overwrite, {MERGE}",
             "watermark_columns: [at]",
             "merge_keys … load_type … overwrite",
+        ),
+        (
+            f"load_type: scd2, {MERGE}, skip_unchanged: false",
+            BACK,
+            "sink.skip_unchanged … load_type … scd2",
         ),
         (
             "load_type: overwrite, tie_break: [id]",

@@ -228,9 +228,11 @@ def test_other_forms_come_back_as_well(loaded: Loaded, source: dict[str, Any]) -
 
 def test_rows_that_are_merged_come_back_as_well(loaded: Loaded) -> None:
     data = base()
-    data["pipelines"]["http"]["sink"] |= {"load_type": "merge_upsert", "merge_keys": ["k"], "tie_break": ["at"]}
+    merge = {"load_type": "merge_upsert", "merge_keys": ["k"], "tie_break": ["at"], "skip_unchanged": False}
+    data["pipelines"]["http"]["sink"] |= merge
     data["pipelines"]["http"]["sources"]["s"]["time_column"] = "at"
     project = loaded(yaml.safe_dump(data))
+    assert not project.pipeline("http").sink.load.skip_unchanged
     assert reloaded(project).pipelines == project.pipelines
 
 

@@ -23,7 +23,7 @@ def every_event() -> list[type[Event]]:
 
 
 def sample(kind: type[Event]) -> Event:
-    values: dict[str, Any] = {"int": 3, "float": 1.5, "bool": True}
+    values: dict[str, Any] = {"int": 3, "int | None": 3, "float": 1.5, "bool": True}
     fields = dataclasses.fields(kind)
     return kind(**{each.name: values.get(str(each.type), f"the {each.name}") for each in fields})
 

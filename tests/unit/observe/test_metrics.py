@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from support.metrics import NAME, Clock
@@ -79,6 +81,9 @@ def value(metrics: Metrics, name: str, *labels: str) -> float:
         (events.FileChanged(*NAME, "a"), "files_processed_total", ("changed",), 1),
         (events.DeadLetters(*NAME, 0, 2, "a", "t"), "files_processed_total", ("dead",), 2),
         (committed(1), "records_processed_total", (), 10),
+        (replace(committed(1), updated=4, deleted=None), "row_changes_total", ("updated",), 4),
+        (replace(committed(1), updated=4, deleted=None), "row_changes_total", ("deleted",), 0),
+        (events.RowsUnchanged(*NAME, 5), "row_changes_total", ("unchanged",), 5),
         (events.DeadLetters(*NAME, 3, 0, "a", "t", {"lossy": 3}), "bad_records_total", ("lossy",), 3),
         (events.DeadLetters(*NAME, 3, 0, "a", "t"), "bad_records_total", ("other",), 3),
         (events.DeadLetters(*NAME, 3, 0, "a", "t", {"novel": 3}), "bad_records_total", ("other",), 3),

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from tidegate.protocol.change import (
+    NOT_COUNTED,
     AppendFiles,
     Change,
     DataFile,
@@ -14,6 +15,7 @@ from tidegate.protocol.change import (
     NoRows,
     ReplaceRows,
     Requirement,
+    RowChanges,
     SparkWrite,
     StagedStep,
     Written,
@@ -30,8 +32,24 @@ STEP = StagedStep("run", {}, {})
 class Rows:
     """Rows that nobody writes."""
 
+    offered = None
+
     def write(self, note: CommitNote, table: pa.Schema | None, *, new_columns: bool) -> None:
         raise AssertionError
+
+
+def test_changes_of_several_commits_add_up_unless_one_was_not_counted() -> None:
+    one, other = RowChanges(1, 2, 0, 4), RowChanges(10, 20, None, 40)
+    assert one + other == RowChanges(11, 22, None, 44)
+    assert one + NOT_COUNTED == NOT_COUNTED
+
+
+def test_what_is_neither_inserted_nor_updated_is_unchanged() -> None:
+    merged = RowChanges(1, 2, 0, None)
+    assert merged.count_rest(10).unchanged == 7
+    assert merged.count_rest(None).unchanged is None
+    assert merged.count_rest(2).unchanged == 0, "a row of the batch may update two of the table"
+    assert NOT_COUNTED.count_rest(10) == NOT_COUNTED
 
 
 def test_an_append_has_at_least_one_file() -> None:

@@ -30,6 +30,14 @@ def test_a_few_tables_are_shown_one_by_one() -> None:
     assert "tables" not in shown
 
 
+def test_rows_of_merges_are_told_for_each_source_and_added_up_for_many() -> None:
+    merged = {"inserted": 3, "updated": 1, "unchanged": 1000}
+    few, many = (RunReport(tuple(replace(each, **merged) for each in run(n).sources), True, 1.0) for n in (2, 9))
+    assert "rows: shop.public.t0/default: 3 inserted, 1 updated, 1,000 unchanged" in lines(few)
+    assert "rows: shop (9 tables, 1 failed): 27 inserted, 9 updated, 9,000 unchanged" in lines(many)
+    assert not any(line.startswith("rows:") for line in lines(run(9)))
+
+
 def test_many_tables_are_one_row_with_totals_and_the_failed_ones_below() -> None:
     found = lines(run(100))
     (total,) = (line for line in found if line.startswith("shop (100 tables, 1 failed)"))

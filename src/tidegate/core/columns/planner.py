@@ -71,6 +71,13 @@ class ColumnPlan:
     source_timezone: str = "UTC"
     horizon: datetime | None = None
 
+    @property
+    def reads_again(self) -> bool:
+        """Whether rows may come that an earlier read has brought: unless every lower bound lies right behind it."""
+        lowers = [interval.lower for interval in self.reads.ranges]
+        is_behind = bool(lowers) and all(lower is not None and not lower.inclusive for lower in lowers)
+        return not is_behind or self.chunk is not None or self.reads.nulls is NullWatermark.INCLUDE
+
 
 @dataclass(frozen=True, slots=True)
 class ReadBounds:

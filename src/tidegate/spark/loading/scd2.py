@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 from tidegate.errors import RowsRefused, SchemaMismatch
 from tidegate.spark.filters import exact_column
+from tidegate.spark.loading.equality import comparable
 from tidegate.spark.loading.target import Keys, Target, equal_keys, insert_values, update_values
+from tidegate.spark.session import quote
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import DataType
 
 VALID_FROM, VALID_TO, IS_CURRENT = "__valid_from", "__valid_to", "__is_current"
 _KNOWN, _CORRECTS, _BEFORE, _NEXT, _ENDS = (
@@ -36,6 +37,7 @@ class Versions:
     effective: str | None = None
     attributes: tuple[str, ...] = ()
     looks_twice = reads_table = True
+    keeps_rest = False
 
     def columns(self, rows: pa.Schema) -> pa.Schema:
         """The columns of the rows, then start and end of a version and whether it is current."""
@@ -69,9 +71,7 @@ class Versions:
 
     def save(self, rows: DataFrame, target: Target) -> None:
         """Add new versions and end those before them, in one MERGE."""
-        arrived = self._versions_of_batch(rows, target)
-        known = self._versions_in_table(rows, target)
-        timeline = self._timeline(known.unionByName(arrived, allowMissingColumns=True))
+        timeline = self._changes(rows, target)
         columns = [name for name in timeline.columns if name != _KNOWN]
         names = (*self.keys.names, VALID_FROM)
         target.merge(
@@ -80,6 +80,16 @@ class Versions:
             f"WHEN MATCHED THEN UPDATE SET {update_values([name for name in columns if name not in names])}",
             f"WHEN NOT MATCHED AND NOT s.{_KNOWN} THEN INSERT {insert_values(columns)}",
         )
+
+    def changes_nothing(self, rows: DataFrame, target: Target) -> bool:
+        """Whether the table has all versions of the batch already."""
+        return self._changes(rows, target).isEmpty()
+
+    def _changes(self, rows: DataFrame, target: Target) -> DataFrame:
+        """What to write into a table that exists."""
+        arrived = self._versions_of_batch(rows, target)
+        known = self._versions_in_table(rows, target)
+        return self._timeline(known.unionByName(arrived, allowMissingColumns=True))
 
     def _versions_of_batch(self, rows: DataFrame, target: Target | None = None) -> DataFrame:
         """The versions of the batch, one per key and time."""
@@ -192,21 +202,6 @@ def _merge_simultaneous(versions: DataFrame, said: Column, moment: list[Column])
 
 
 def _comparable(rows: DataFrame, name: str) -> Column:
-    """The column in a form that Spark can compare: maps become text."""
     from pyspark.sql import functions as f
 
-    return f.to_json(f.struct(exact_column(name))) if _has_map(rows.schema[name].dataType) else exact_column(name)
-
-
-def _has_map(kind: DataType) -> bool:
-    from pyspark.sql.types import ArrayType, MapType, StructType
-
-    match kind:
-        case MapType():
-            return True
-        case ArrayType():
-            return _has_map(kind.elementType)
-        case StructType():
-            return any(_has_map(child.dataType) for child in kind.fields)
-        case _:
-            return False
+    return f.expr(comparable(quote(name), rows.schema[name].dataType))

@@ -10,7 +10,7 @@ so that Delta skips files by their statistics.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Protocol, assert_never
@@ -21,9 +21,10 @@ from tidegate.core.dialects.dialect import SPARK
 from tidegate.errors import SchemaMismatch, TableError
 from tidegate.protocol.table import CommitNote
 from tidegate.schema.evolution import require_as
-from tidegate.schema.names import spell
+from tidegate.schema.names import MADE_COLUMNS, spell
 from tidegate.sources.units.work import moment_of
 from tidegate.spark.frames import SparkFrame, codec_of, fit_types, read_rows, write_rows
+from tidegate.spark.loading.equality import leave_out, same_values
 from tidegate.spark.loading.scd2 import Versions
 from tidegate.spark.loading.target import (
     Guard,
@@ -61,8 +62,13 @@ class Strategy(Protocol):
     looks_twice: bool
     """Whether the rows are evaluated more than once, so that the result of a transform must be kept."""
 
-    reads_table: bool
-    """Whether what it writes is computed from the table, too, which is done once and kept."""
+    @property
+    def reads_table(self) -> bool:
+        """Whether what it writes is computed from the table, too, which is done once and kept."""
+        ...
+
+    keeps_rest: bool
+    """Whether the rows that it neither inserts nor updates leave the table as it was."""
 
     def columns(self, rows: pa.Schema) -> pa.Schema:
         """The columns that a table gets from rows with these columns."""
@@ -80,11 +86,19 @@ class Strategy(Protocol):
         """Write ``rows`` in one statement."""
         ...
 
+    def changes_nothing(self, rows: DataFrame, target: Target) -> bool:
+        """Whether the table has all that ``rows`` would make of it; also False if only :meth:`save` finds out."""
+        ...
+
 
 class Plain:
     """A strategy that writes the rows with their own columns."""
 
-    reads_table = False
+    keeps_rest = False
+
+    @property
+    def reads_table(self) -> bool:
+        return False
 
     def columns(self, rows: pa.Schema) -> pa.Schema:
         return rows
@@ -94,6 +108,9 @@ class Plain:
 
     def first(self, rows: DataFrame) -> DataFrame:
         return rows
+
+    def changes_nothing(self, rows: DataFrame, target: Target) -> bool:
+        return False
 
 
 class Append(Plain):
@@ -164,27 +181,40 @@ class _Keyed(Plain):
 
 
 @dataclass(frozen=True)
+class _Merge:
+    """The parts of a MERGE by key; ``called`` maps columns to their names in ``source`` where these differ.
+
+    ``same`` is SQL for "``t`` and ``s`` are the same row", and ``stays`` for "``t`` is newer and stays", or None.
+    """
+
+    source: DataFrame
+    columns: tuple[str, ...]
+    called: Mapping[str, str]
+    same: str
+    stays: str | None
+
+
+@dataclass(frozen=True)
 class _KeyMerge(_Keyed):
     """One MERGE by key, with one row per key."""
+
+    keeps_rest = True
 
     def first(self, rows: DataFrame) -> DataFrame:
         return self.drop_repeated(rows)[0]
 
-    def merge(
-        self, rows: DataFrame, target: Target, window: TableWindow | None, *, inside: str = "", update: str = ""
-    ) -> None:
-        """Insert rows whose key the table does not have ``inside``; apply ``update`` to the others, if it is given.
+    def prepare(
+        self, rows: DataFrame, target: Target, window: TableWindow | None, inside: str = "", stays: str | None = None
+    ) -> _Merge:
+        """Match rows of the batch with those of the table that have their key, and lie ``inside``.
 
         The batch gets other names for the columns of a ``window``, so that conditions refer to the table's.
         """
         rows, survey = self.drop_repeated(rows)
         target.check_read(survey.rows)
         called = {} if window is None else {name: f"__tidegate_{n}" for n, name in enumerate(window.columns)}
-        others = [name for name in rows.columns if name not in self.keys.names]
-        matched = [f"{update} THEN UPDATE SET {update_values(others, called)}"] if update and others else []
-        insert = f"WHEN NOT MATCHED THEN INSERT {insert_values(rows.columns, called)}"
         same = equal_keys(self.keys.names, nulls=survey.has_nulls, called=called)
-        target.merge(rows.withColumnsRenamed(called), f"{same}{inside}", *matched, insert)
+        return _Merge(rows.withColumnsRenamed(called), tuple(rows.columns), called, f"{same}{inside}", stays)
 
 
 @dataclass(frozen=True)
@@ -193,16 +223,44 @@ class Upsert(_KeyMerge):
 
     ``chunk`` is the window of a replay: rows of the table above it are newer than the batch, and stay. Where rows do
     not arrive in time order, a row of the table also stays if it is greater in ``newer``, compared column by column.
+    With ``compares``, rows that the table has already are left out.
     """
 
     chunk: TableWindow | None = None
     newer: tuple[str, ...] = ()
+    compares: bool = False
+
+    @property
+    def reads_table(self) -> bool:
+        return self.compares
 
     def save(self, rows: DataFrame, target: Target) -> None:
+        merge = self._prepare(rows, target)
+        source = self._select_changed(merge, target) if self.compares else merge.source
+        others = [name for name in merge.columns if name not in self.keys.names]
+        matched = "WHEN MATCHED" if merge.stays is None else f"WHEN MATCHED AND NOT {merge.stays}"
+        update = [f"{matched} THEN UPDATE SET {update_values(others, merge.called)}"] if others else []
+        insert = f"WHEN NOT MATCHED THEN INSERT {insert_values(merge.columns, merge.called)}"
+        target.merge(source, merge.same, *update, insert)
+
+    def changes_nothing(self, rows: DataFrame, target: Target) -> bool:
+        return self.compares and self._select_changed(self._prepare(rows, target), target).isEmpty()
+
+    def _prepare(self, rows: DataFrame, target: Target) -> _Merge:
         assert target.columns is not None
         later = _greater_in_table(self.newer) if self.chunk is None else self.chunk.later(target.columns)
-        matched = "WHEN MATCHED" if later is None else f"WHEN MATCHED AND NOT coalesce({later}, false)"
-        self.merge(rows, target, None if later is None else self.chunk, update=matched)
+        window = None if later is None else self.chunk
+        return self.prepare(rows, target, window, stays=None if later is None else f"coalesce({later}, false)")
+
+    def _select_changed(self, merge: _Merge, target: Target) -> DataFrame:
+        """The rows that are not in the table, or differ from its rows and are not older."""
+        # When and from where a row was read is no news about the row.
+        ignored = (*self.keys.names, *MADE_COLUMNS)
+        original = merge.source.withColumnsRenamed({other: name for name, other in merge.called.items()})
+        table = target.read(merge.source.sparkSession)
+        equal = f"({same_values(original.schema, table.schema, ignored, merge.called)})"
+        stays = equal if merge.stays is None else f"({equal} OR {merge.stays})"
+        return leave_out(merge.source, target, self.keys, merge.same, stays, merge.called)
 
 
 def _greater_in_table(columns: Sequence[str]) -> str | None:
@@ -221,9 +279,18 @@ class Deduplicated(_KeyMerge):
     window: TableWindow | None = None
 
     def save(self, rows: DataFrame, target: Target) -> None:
+        merge = self._prepare(rows, target)
+        insert = f"WHEN NOT MATCHED THEN INSERT {insert_values(merge.columns, merge.called)}"
+        target.merge(merge.source, merge.same, insert)
+
+    def changes_nothing(self, rows: DataFrame, target: Target) -> bool:
+        merge = self._prepare(rows, target)
+        return leave_out(merge.source, target, self.keys, merge.same, "true", merge.called).isEmpty()
+
+    def _prepare(self, rows: DataFrame, target: Target) -> _Merge:
         assert target.columns is not None
         window = "true" if self.window is None else self.window.condition(target.columns)
-        self.merge(rows, target, self.window, inside=f" AND ({window})")
+        return self.prepare(rows, target, self.window, inside=f" AND ({window})")
 
 
 @dataclass(frozen=True)
@@ -302,6 +369,14 @@ class LoadFrame(SparkFrame):
         """The columns to be written; those that ``table`` requires count as required, since Delta checks values."""
         return require_as(self._columns, table)
 
+    @property
+    def offered(self) -> int | None:
+        return self._work.rows if self._strategy.keeps_rest else None
+
+    def _find_nothing(self, table: pa.Schema) -> bool:
+        target = Target(self._table, table, gathered=self._gathered)
+        return self._strategy.changes_nothing(fit_types(self._rows(), table), target)
+
     def _save(self, note: CommitNote, table: pa.Schema | None, *, new_columns: bool) -> None:
         rows = self._rows()
         ((app_id, version),) = note.transactions.items()
@@ -352,7 +427,7 @@ def load_frame(
     return LoadFrame(
         session,
         batch,
-        lambda columns: strategy_of(load, batch.source, owner, window, chunk=chunk, columns=columns),
+        lambda columns: strategy_of(load, batch.source, owner, window, chunk=chunk, columns=columns, again=batch.again),
     )
 
 
@@ -364,10 +439,12 @@ def strategy_of(
     *,
     chunk: bool = False,
     columns: Sequence[str] = (),
+    again: bool = True,
 ) -> Strategy:
     """The load strategy of a read with these bounds; ``owner`` names it in messages.
 
-    Configured names are matched to ``columns``, the names in the rows, whatever their case.
+    ``again`` says that the table may have rows of the read already. Configured names are matched to ``columns``, the
+    names in the rows, whatever their case.
     """
 
     def spell_all(names: Sequence[str]) -> tuple[str, ...]:
@@ -401,7 +478,8 @@ def strategy_of(
                 )
             return Overwrite(guard)
         case LoadType.MERGE_UPSERT:
-            return Upsert(keys(load.merge_keys), part if chunk else None)
+            compares = load.skip_unchanged and again
+            return Upsert(keys(load.merge_keys), part if chunk else None, compares=compares)
         case LoadType.MERGE_OVERWRITE:
             replaces = part if chunk or load.replace_by_watermark else None
             return KeyOverwrite(keys(load.merge_keys), replaces, guard, chunk)
@@ -437,7 +515,7 @@ def unit_frame(session: SparkSession, batch: Batch, source: UnitSource, replaced
         ties = tuple(spell(name, columns) for name in load.tie_break)
         times = () if time is None else (time,)
         keys = Keys(tuple(spell(name, columns) for name in load.merge_keys), owner, times, tie_break=ties)
-        return Upsert(keys, newer=(*times, *ties))
+        return Upsert(keys, newer=(*times, *ties), compares=load.skip_unchanged and batch.again)
 
     return LoadFrame(session, batch, strategy)
 

@@ -158,6 +158,28 @@ def test_with_look_back_the_lower_bound_is_inclusive(stored: Value, look_back: L
     assert plan.stored == {"u": stored}
 
 
+@pytest.mark.parametrize(
+    ("given", "stored", "again"),
+    [
+        (source("u"), {"u": 5}, False),
+        (source("u", "w"), {"u": 5, "w": 1}, False),
+        (source("u", "w", mode=WatermarkMode.TUPLE), {"u": 5, "w": 1}, False),
+        (source("u", "w"), {"u": 5, "w": None}, True),
+        (source("u", look_back=LookBack(value=1)), {"u": 5}, True),
+        (source("u", watermark_operator=">="), {"u": 5}, True),
+        (source("u", null_watermark=NullWatermark.INCLUDE), {"u": 5}, True),
+        (source("u"), {}, True),
+        (source(), {}, True),
+    ],
+)
+def test_only_a_read_right_above_the_watermark_brings_nothing_again(
+    given: ColumnSource, stored: dict[str, Any], again: bool
+) -> None:
+    assert planned(given, ColumnState(stored), MERGE).reads_again is again
+    if stored:
+        assert planned(given, ColumnState(stored), MERGE, chunk=Chunk(1, 2)).reads_again
+
+
 def test_a_look_back_of_zero_is_none() -> None:
     assert text(planned(source("u", look_back=LookBack()), ColumnState({"u": 5}))) == "u > 5"
 
