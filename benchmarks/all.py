@@ -26,6 +26,7 @@ NAMES = (
     "delivery",
     "jdbc",
     "merge",
+    "read_again",
     "delta_increment",
     "unit_planning",
     "units",

@@ -15,12 +15,13 @@ import argparse
 import shutil
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks import report
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
-from tidegate.protocol.change import Change, Identity, SourceKey
+from tidegate.protocol.change import Change, Identity, NextState, RowChanges, RowCount, SourceKey, SparkWrite
 from tidegate.protocol.documents import WORK
 from tidegate.protocol.follow_ups import WorkRemover, new_work_area
 from tidegate.protocol.position import TableContext
@@ -70,11 +71,19 @@ def plain(session: SparkSession, table: Path, source: Path) -> None:
     )
 
 
-def loaded(session: SparkSession, table: Path, source: Path, load: Load, window: RowFilter | None = None) -> None:
-    """The increment through a work area and one commit."""
+def loaded(
+    session: SparkSession,
+    table: Path,
+    source: Path,
+    load: Load,
+    window: RowFilter | None = None,
+    *,
+    again: bool = False,
+) -> RowChanges:
+    """The increment through a work area and one commit; ``again``: the table may have some of it already."""
     read = ColumnSource("db", FunctionRead("benchmark:rows"), watermark_columns=("changed",))
     location = Location(table.as_uri())
-    pipeline = PipelineSpec("orders", (), SchemaSpec(infer=True), SinkSpec(location, load=load), column_sources=(read,))
+    pipeline = PipelineSpec("orders", (read,), SchemaSpec(infer=True), SinkSpec(location, load=load))
     store = open_store(location)
     identity, delta = Identity("column", read.uri), open_delta(location, store)
     positions = PositionStore(TableContext(KEY, identity, store, delta, payers={WORK: WorkRemover(store).pay}))
@@ -82,20 +91,13 @@ def loaded(session: SparkSession, table: Path, source: Path, load: Load, window:
     area = new_work_area(KEY, location)
     frame = session.read.parquet(str(source))
     task = row_task(pipeline, read, columns_of(frame, "the increment"), work=area.location)
-    batch = Batch.of(pipeline, read, task, write_rows(frame, task))
+    batch = replace(Batch.of(pipeline, read, task, write_rows(frame, task)), again=again)
     waiting = load_frame(session, batch, window=window)
-    change = Change(
-        {"n": 1},
-        {"n": 1},
-        rows=batch.rows,
-        frame=waiting,
-        schema=waiting.columns(opened.schema()),
-        debts=(area.debt(),),
-    )
-    positions.commit(opened, change)
+    write = SparkWrite(waiting, waiting.columns(opened.schema()), (), batch.rows, RowCount.GATHERED)
+    return positions.commit(opened, Change(NextState.of({"n": 1}), write, debts=(area.debt(),))).changes
 
 
-def contenders(session: SparkSession, folder: Path, size: int) -> dict[str, Callable[[int], None]]:
+def contenders(session: SparkSession, folder: Path, size: int) -> dict[str, Callable[[int], object]]:
     """What takes turns."""
     source = folder / "increment"
     keys = ("order_id",)

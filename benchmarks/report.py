@@ -41,7 +41,7 @@ def machine() -> str:
 
 
 def alternate(
-    contenders: Mapping[str, Callable[[int], None]], rounds: int, slow: Mapping[str, int] | None = None
+    contenders: Mapping[str, Callable[[int], object]], rounds: int, slow: Mapping[str, int] | None = None
 ) -> dict[str, list[float]]:
     """Seconds per contender and round; contenders take turns, so that a slow moment hits all alike.
 
