@@ -87,6 +87,15 @@ def test_a_database_without_a_driver_here_is_not_tried(
     assert left.remedy.startswith(words)
 
 
+def test_a_setting_of_jdbc_alone_is_no_reason_to_install_a_driver(tmp_path: Path) -> None:
+    url = {"type": "jdbc", "url": "jdbc:postgresql://127.0.0.1:1/x?currentSchema=y", "user": "me"}
+    (left,) = (each for each in told(database(tmp_path, url), "source orders/default") if each.result == "not tried")
+    assert ("'currentschema'" in left.detail, left.remedy.startswith("run `tidegate doctor CONFIG --deep`")) == (
+        True,
+        True,
+    )
+
+
 @pytest.mark.parametrize(
     ("connection", "verdict", "words"),
     [

@@ -26,7 +26,7 @@ from tidegate.protocol.providers import FileMetadataProvider
 from tidegate.reports.checks import Check, CheckProgress, not_tried
 from tidegate.reports.wording import count
 from tidegate.runs.check_jobs import LIMIT_SECONDS, LONG_SECONDS, CheckJob, carry_out
-from tidegate.runs.checks import CheckSettings, check_space, check_spaces, check_writable, collect_checks
+from tidegate.runs.checks import CheckSettings, DescribeQuery, check_space, check_spaces, check_writable, collect_checks
 from tidegate.runs.database_checks import is_refused_login
 from tidegate.runs.source_checks import describe_place, location_of, pause_of, server_of, store_of
 from tidegate.runs.tracker import Examinable, HasDeadLetters, TrackedSource
@@ -137,16 +137,14 @@ def _tell_left_out(pipelines: Iterable[PipelineSpec]) -> Iterator[Check]:
             yield not_tried(f"table of {each.name}", why, "run the pipeline once, or give its location")
 
 
-def _spark_reader(
-    stack: ExitStack, project: ProjectSpec, pipelines: Sequence[PipelineSpec]
-) -> Callable[[JdbcRead, str], Sequence[str]]:
+def _spark_reader(stack: ExitStack, project: ProjectSpec, pipelines: Sequence[PipelineSpec]) -> DescribeQuery:
     """Describes tables and queries through Spark, which starts when the first is asked for."""
     engine = stack.enter_context(open_engine(project, ignore, threading.Event(), columns=pipelines))
 
-    def describe(read: JdbcRead, source: str) -> Sequence[str]:
+    def describe(read: JdbcRead, source: str, condition: str | None) -> Sequence[str]:
         assert isinstance(engine, SparkEngine)
-        frame = JdbcConnection(engine.session(), read, source).frame(JdbcStatements(read).rows(RowFilter()))
-        return list(frame.columns)
+        rows = JdbcStatements(read).rows(RowFilter(extra=condition))
+        return list(JdbcConnection(engine.session(), read, source).frame(rows).columns)
 
     return describe
 

@@ -26,8 +26,8 @@ OWN = "_tidegate"
 _FOLDERS = ("", "_delta_log", OWN)
 """What a run writes to in the folder of a local table, as far as it exists."""
 
-DescribeQuery = Callable[[JdbcRead, str], Sequence[str]]
-"""Asks a database through Spark: the names of the columns of a read; the second argument names the source."""
+DescribeQuery = Callable[[JdbcRead, str, str | None], Sequence[str]]
+"""Asks a database through Spark for the columns of a read: gets its name in errors, and a condition to try, if any."""
 
 
 @dataclass(frozen=True, slots=True)

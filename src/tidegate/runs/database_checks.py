@@ -7,10 +7,11 @@ driver does, and need no Java. No row is read. A database without such a driver 
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 
 from tidegate.core.dialects.address import HARMLESS_FOR_POLLS, Unsupported
@@ -39,6 +40,7 @@ ANSWER_SECONDS = 3.0
 
 COLUMNS_SHOWN = 20
 ONLY_RUN = "run the pipeline: only a run reads it"
+DEEP = "run `tidegate doctor CONFIG --deep`, which asks through Spark"
 _SERVER_REMEDIES = frozenset((LOGIN, PASSWORD, DATABASE, CONNECTION))
 
 
@@ -77,6 +79,14 @@ def compare_columns(name: str, wanted: Sequence[NamedColumn], found: Sequence[st
 
 
 @dataclass(frozen=True, slots=True)
+class _NoDriver:
+    """Why a database cannot be asked without Spark, and how to have it asked."""
+
+    why: str
+    remedy: str = DEEP
+
+
+@dataclass(frozen=True, slots=True)
 class DatabaseCheck:
     """Logs in to a database, and asks it for the columns of a table or query."""
 
@@ -101,12 +111,14 @@ class DatabaseCheck:
         if isinstance(database, DatabaseDriver):
             yield from self._ask(database, wanted)
         elif self.by.by_spark is not None:
-            yield from self._look_at(self.by.by_spark(self.read, tell_address(self.read)), wanted, "through Spark")
+            ask = partial(self.by.by_spark, self.read, tell_address(self.read))
+            yield from self._look_at(ask(None), wanted, "through Spark")
+            yield from self._try_condition(ask)
         else:
             yield check_answer(self.name, self.read)
-            yield not_tried(self.name, f"login, table and columns: {database}", _way_to_try(self.read))
+            yield not_tried(self.name, f"login, table and columns: {database.why}", database.remedy)
 
-    def _connect(self) -> DatabaseDriver | str:
+    def _connect(self) -> DatabaseDriver | _NoDriver:
         """The driver of Python, which sends nothing yet; or why there is none."""
         if self.by.engine is EngineKind.LOCAL:
             return open_database(self.read, tell_address(self.read))
@@ -115,9 +127,11 @@ class DatabaseCheck:
         except Unsupported as unsupported:
             dialect = dialect_of(self.read.url)
             only = f"{dialect} is reached by JDBC alone; drivers of Python are for {READ_WITHOUT_JAVA}"
-            return only if dialect.python is None else unsupported.reason
+            return _NoDriver(only if dialect.python is None else unsupported.reason)
         except ImportError:
-            return "the driver of Python is not installed"
+            driver = dialect_of(self.read.url).python
+            extra = "" if driver is None else f"install '{driver.extra}', or "
+            return _NoDriver("the driver of Python is not installed", f"{extra}{DEEP}")
 
     def _ask(self, database: DatabaseDriver, wanted: Sequence[NamedColumn]) -> Iterator[Check]:
         with connection_slots(self.read):
@@ -126,9 +140,7 @@ class DatabaseCheck:
             except SourceError as error:
                 raise SourceError(error.problem, self._with_near_table(database, error.remedy)) from None
             yield from self._look_at(found, wanted, f"by {database.driver.name}")
-            if self.condition is not None:
-                self._try_condition(database, self.condition)
-                yield Check(self.name, "ok", "filter_expression: the database accepts it")
+            yield from self._try_condition(partial(database.column_names, self.read))
             if self.by.engine is EngineKind.LOCAL:
                 # What the types of columns forbid in this process, a run would find out after its start.
                 columns = database.columns(self.read)
@@ -141,11 +153,14 @@ class DatabaseCheck:
         )
         yield from compare_columns(self.name, wanted, found, where)
 
-    def _try_condition(self, database: DatabaseDriver, condition: str) -> None:
+    def _try_condition(self, ask: Callable[[str], Sequence[str]]) -> Iterator[Check]:
+        if self.condition is None:
+            return
         try:
-            database.column_names(self.read, condition)
+            ask(self.condition)
         except SourceError as error:
             raise SourceError(f"filter_expression: {error.problem}", error.remedy) from None
+        yield Check(self.name, "ok", "filter_expression: the database accepts it")
 
     def _with_near_table(self, database: DatabaseDriver, remedy: str) -> str:
         """The remedy of a missing table with the table that was probably meant."""
@@ -167,12 +182,6 @@ def tell_address(read: JdbcRead) -> str:
     """Where a database listens, for messages."""
     address = address_of(read)
     return dialect_of(read.url).title or "the database" if address is None else f"{address[0]}:{address[1]}"
-
-
-def _way_to_try(read: JdbcRead) -> str:
-    driver = dialect_of(read.url).python
-    installs = "" if driver is None else f"install '{driver.extra}', or "
-    return f"{installs}run `tidegate doctor CONFIG --deep`, which asks through Spark"
 
 
 def check_answer(name: str, read: JdbcRead | HttpRead) -> Check:
