@@ -112,6 +112,7 @@ def outcomes(report: RunReport) -> dict[str, int | None]:
 
 def test_every_table_is_a_pipeline_and_one_that_is_refused_stops_no_other(shop: Shop) -> None:
     shop.configure(exclude=["*_tmp"], per_table={f"{shop.schema}.parts": {"watermark_columns": ["v"]}})
+    before = len(shop.statements())
     report, _ = shop.run()
     name = f"shop.{shop.schema}"
     assert outcomes(report) == {
@@ -130,7 +131,7 @@ def test_every_table_is_a_pipeline_and_one_that_is_refused_stops_no_other(shop: 
         {"id": 2, "name": "two"},
     ]
     assert outcomes(shop.run(f"{name}.orders")[0]) == {f"{name}.orders": 0}
-    asked = [line for line in shop.statements() if "n.nspname" in line or "TABLE_SCHEMA" in line]
+    asked = [line for line in shop.statements()[before:] if "n.nspname" in line or "TABLE_SCHEMA" in line]
     assert 2 <= len(asked) <= 4, "one or two statements list all tables, whatever their number"
 
 
