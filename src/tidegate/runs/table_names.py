@@ -35,17 +35,16 @@ class TableNames:
         self._known = KnownTables(project.origin)
         self._located: dict[str, PipelineSpec] = {}
         self._owners: dict[str, str] = {}
-        # Sources of one pipeline run side by side, and ask for the same table.
-        self._lock = threading.RLock()
+        # For what is kept here and in the file, never while a catalog is asked: that may take as long as it likes.
+        self._lock = threading.Lock()
+        self._turns: dict[str, threading.Lock] = {}
 
     def locate(self, pipeline: PipelineSpec) -> PipelineSpec:
         """The pipeline with the places of its tables; :class:`TableError` if a name is not what it was."""
         if not pipeline.has_names:
             return pipeline
-        # Without the lock: whoever knows the place must not wait for a catalog that is asked for another.
-        if pipeline.name in self._located:
-            return self._located[pipeline.name]
-        with self._lock:
+        # Sources of one pipeline run side by side, and ask for the same tables.
+        with self._turn_of(f"pipeline {pipeline.name}"):
             if pipeline.name not in self._located:
                 catalog = self._open_catalog()
                 found = pipeline if catalog is None else self._look_up(pipeline, catalog)
@@ -55,8 +54,13 @@ class TableNames:
     def settle(self, pipeline: PipelineSpec) -> None:
         """After a pass: register a table that was created, and remember its id."""
         if pipeline.sink.name is not None:
-            with self._lock:
+            with self._turn_of(f"table {pipeline.sink.name.lower()}"):
                 self._settle(pipeline, pipeline.sink.name, pipeline.sink.table)
+
+    def _turn_of(self, what: str) -> threading.Lock:
+        """The lock of one pipeline or table: of others nobody waits for a catalog that does not respond."""
+        with self._lock:
+            return self._turns.setdefault(what, threading.Lock())
 
     def _settle(self, pipeline: PipelineSpec, name: str, location: Location) -> None:
         known = self._known.read().get(name)
@@ -72,7 +76,10 @@ class TableNames:
 
     def _look_up(self, pipeline: PipelineSpec, catalog: CatalogPort) -> PipelineSpec:
         def place(location: Location, name: str | None, *, is_new: bool) -> Location:
-            return location if name is None else self._place(pipeline.name, name, location, catalog, is_new=is_new)
+            if name is None:
+                return location
+            with self._turn_of(f"table {name.lower()}"):
+                return self._place(pipeline.name, name, location, catalog, is_new=is_new)
 
         sources = tuple(
             replace(each, read=replace(each.read, location=place(each.read.location, each.read.name, is_new=False)))
@@ -159,14 +166,17 @@ class TableNames:
 
     def _check_owner(self, name: str, location: Location) -> None:
         """Two names of one table would be two pipelines that do not know of each other."""
-        first = self._owners.setdefault(comparable_uri(location.uri), name)
+        with self._lock:
+            first = self._owners.setdefault(comparable_uri(location.uri), name)
         if first.lower() != name.lower():
             raise TableError(
                 f"{name} and {first} are one table, at {location.uri}", "give both pipelines the same name of it"
             )
 
     def _remember(self, pipeline: str, name: str, known: KnownTable, instead_of: str | None = None) -> None:
-        if not self._known.save(name, known, instead_of):
+        with self._lock:
+            is_saved = self._known.save(name, known, instead_of)
+        if not is_saved:
             self._emit(
                 Notice(
                     pipeline,

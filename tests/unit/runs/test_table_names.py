@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -43,6 +44,28 @@ class MemoryCatalog:
         if self.broken:
             raise TableError("the metastore does not respond", "run again")
         self.tables.setdefault(name, CatalogEntry(location.uri, "delta"))
+
+
+@dataclass
+class SlowCatalog(MemoryCatalog):
+    """Does not respond about ``slow`` before it may."""
+
+    slow: str = "shop.slow"
+    asked: threading.Event = field(default_factory=threading.Event)
+    may_respond: threading.Event = field(default_factory=threading.Event)
+
+    def find(self, name: str) -> CatalogEntry | None:
+        self._wait_for(name)
+        return super().find(name)
+
+    def register(self, name: str, location: Location) -> None:
+        self._wait_for(name)
+        super().register(name, location)
+
+    def _wait_for(self, name: str) -> None:
+        if name == self.slow:
+            self.asked.set()
+            assert self.may_respond.wait(30)
 
 
 @dataclass
@@ -241,3 +264,33 @@ def test_doctor_says_what_it_could_not_try(world: World) -> None:
     )
     world.run()
     assert "table of events" not in {check.name for check in tidegate.doctor(world.config)}
+
+
+@pytest.mark.parametrize("step", ["locate", "settle"])
+def test_a_catalog_that_is_slow_about_one_table_keeps_no_other_waiting(world: World, step: str) -> None:
+    catalog = world.catalog = SlowCatalog(world.root, slow="shop.slow")
+    world.sinks = {"slow": {"table": "shop.slow"}, "events": {"table": "shop.events"}}
+    project = load(world.config)
+    names = TableNames(project, lambda: catalog, world.events.append)
+    pipelines = {each.name: each for each in project.pipelines}
+    if step == "settle":
+        catalog.may_respond.set()
+        pipelines = {name: names.locate(each) for name, each in pipelines.items()}
+        catalog.may_respond.clear()
+        catalog.asked.clear()
+        for name in pipelines:
+            write_deltalake(world.root / "warehouse" / f"shop.{name}", pa.table({"id": [1]}))
+    waiting = threading.Thread(target=getattr(names, step), args=(pipelines["slow"],))
+    waiting.start()
+    try:
+        assert catalog.asked.wait(30)
+        other = threading.Thread(target=getattr(names, step), args=(pipelines["events"],), daemon=True)
+        other.start()
+        other.join(30)
+        assert not other.is_alive()
+        assert "shop.events" in world.known.read()
+        assert waiting.is_alive()
+    finally:
+        catalog.may_respond.set()
+        waiting.join(30)
+    assert {"shop.events", "shop.slow"} <= set(world.known.read())
