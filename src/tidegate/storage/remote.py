@@ -164,6 +164,8 @@ class RemoteStore:
         self.uploads = Uploads()
         self._client = client
         self._secrets = secrets(location.options)
+        # Once: it compiles what it looks for.
+        self._mask = Mask.of(*self._secrets)
         self._is_azure = scheme_of(location.uri) == "az"
 
     def exists(self) -> bool:
@@ -405,8 +407,10 @@ class RemoteStore:
         try:
             yield
         except (BaseError, OSError, ValueError) as error:
-            cause = safe_cause(error, self._secrets)
-            raise Mask.of(*self._secrets).error(from_client(error, self._uri(path), action)) from cause
+            found = self._mask.error(from_client(error, self._uri(path), action))
+            # Most of these are looks for what need not be there, many in each poll: the client's text has nothing to
+            # add, and to search it for secrets would take longer than the request.
+            raise found from None if isinstance(found, ObjectMissing) else safe_cause(error, self._secrets)
         except BaseException as error:
             # How the native client reports its own bugs, and an endpoint in the environment that is not an address.
             if type(error).__name__ != "PanicException":

@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import StorageError
@@ -43,7 +44,7 @@ def open_store(location: Location) -> ObjectStore:
         case "memory":
             return MemoryStore(location, space(authority), path)
         case _:
-            return _remote(location, scheme, authority, path)
+            return _remote(location, scheme)
 
 
 def remove_empty_directories(location: Location) -> None:
@@ -57,7 +58,11 @@ def remove_empty_directories(location: Location) -> None:
             os.rmdir(directory)
 
 
-def _remote(location: Location, scheme: str, authority: str, path: str) -> ObjectStore:
+_CLIENTS = 128
+"""How many clients a process keeps: a worker has those of the sources and tables that it read and wrote last."""
+
+
+def _remote(location: Location, scheme: str) -> ObjectStore:
     from obstore.exceptions import BaseError, UnknownConfigurationKeyError
 
     from tidegate.storage.remote import RemoteStore
@@ -65,7 +70,8 @@ def _remote(location: Location, scheme: str, authority: str, path: str) -> Objec
     config = of_scheme(location.options, scheme)
     check_endpoints(config)
     try:
-        client = _client(location, scheme, authority, path, config)
+        # A client does not survive a fork, and reads settings from the environment too.
+        client = _client(location, os.getpid(), frozenset(os.environ.items()))
     except UnknownConfigurationKeyError as error:
         raise unknown_option(location.uri, scheme, config, error) from None
     except (BaseError, ValueError) as error:
@@ -81,9 +87,15 @@ def _remote(location: Location, scheme: str, authority: str, path: str) -> Objec
     return RemoteStore(location, client)
 
 
-def _client(location: Location, scheme: str, bucket: str, path: str, config: dict[str, str]) -> Client:
+# To make one takes 5 ms, since it loads all certificates, and its first request a new connection; small files are read
+# in less.
+@lru_cache(_CLIENTS)
+def _client(location: Location, process: int, environment: frozenset[tuple[str, str]]) -> Client:
+    """The client of ``location``; the same one in the same process and environment."""
     from obstore.store import AzureStore, GCSStore, S3Store
 
+    scheme, bucket, path = split_uri(location.uri)
+    config = of_scheme(location.options, scheme)
     settings: dict[str, Any] = {  # the client itself checks the names in ``config``
         "config": config,
         "prefix": path or None,

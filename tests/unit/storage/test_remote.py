@@ -160,3 +160,14 @@ def test_no_room_for_the_temporary_file_is_said(store: ObjectStore, monkeypatch:
     monkeypatch.setattr("tempfile.tempdir", "/no/such/place")
     with raises(StorageError, "/no/such/place"):
         store.open_output("out")
+
+
+def test_a_miss_is_told_without_a_search_for_secrets(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every poll looks for objects that are not there yet, and that search took longer than the request."""
+    searched: list[Exception] = []
+    monkeypatch.setattr(remote, "safe_cause", lambda error, secrets: searched.append(error))
+    for look in (store.get, store.head):
+        with raises(ObjectMissing, "not-there") as caught:
+            look("not-there")
+        assert (caught.value.__cause__, caught.value.__suppress_context__) == (None, True)
+    assert searched == []

@@ -237,3 +237,21 @@ def test_storage_loads_neither_arrow_nor_spark(uri: str) -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_a_process_makes_the_client_of_a_location_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Location("s3://lake/raw", Options({"AWS_REGION": "eu-west-1"}))
+
+    def client(location: Location = place) -> object:
+        return vars(open_store(location))["_client"]
+
+    first = client()
+    assert client() is first
+    assert client(Location(place.uri, Options({"AWS_REGION": "us-east-1"}))) is not first
+    assert client(Location("s3://lake/other", place.options)) is not first
+    # The client takes settings from the environment too, and does not survive a fork.
+    with monkeypatch.context() as patched:
+        patched.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+        assert client() is not first
+    monkeypatch.setattr("os.getpid", lambda: -1)
+    assert client() is not first
