@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
 from tidegate.errors import StateError, StorageError, StorageUnavailable, TableError, TidegateError
-from tidegate.protocol.log import DIRECTORY, DeltaLog, entry_path, newest_checkpoint
+from tidegate.protocol.documents import CommitTag, parse_tags
+from tidegate.protocol.log import DIRECTORY, DeltaLog, LogEntry, entry_path, newest_checkpoint
 from tidegate.protocol.table import (
     ActiveFile,
     Add,
@@ -50,6 +51,11 @@ Item = TypeVar("Item")
 
 # Only for a better message than the library gives, so the search is bounded.
 _PROTOCOL_SEARCH = 100
+# 0.3 KB of memory each, for as long as the source is bound.
+_KEPT_FILES = 20_000
+"""A table with more files is loaded anew for each commit instead of being kept."""
+
+_FEW = 8
 _AHEAD = 4
 # A put without a time limit would never notice that its consumer has gone, and join() would hang.
 _LOOK_EVERY_SECS = 0.1
@@ -67,15 +73,23 @@ class DeltaSnapshot:
     facts: TableFacts
     table: Any
     map_errors: Callable[[str], AbstractContextManager[None]]
+    newest: Callable[[], Iterable[LogEntry]] = tuple
     _positions: dict[str, int | None] = field(default_factory=dict)
 
     def transaction_version(self, app_id: str) -> int | None:
-        # The library reads storage again at every call.
         if app_id not in self._positions:
-            with self.map_errors("read a position of"):
-                found = self.table.transaction_version(app_id)
-            self._positions[app_id] = None if found is None else int(found)
+            self._positions[app_id] = self._find_position(app_id)
         return self._positions[app_id]
+
+    def _find_position(self, app_id: str) -> int | None:
+        # The library reads every entry since the last checkpoint, and the checkpoint; the newest ``txn`` decides, and
+        # the newest entry nearly always has it.
+        for entry in self.newest():
+            if app_id in entry.transactions:
+                return entry.transactions[app_id]
+        with self.map_errors("read a position of"):
+            found = self.table.transaction_version(app_id)
+        return None if found is None else int(found)
 
     def active_paths(self) -> frozenset[str]:
         with self.map_errors("list the files of"):
@@ -114,6 +128,19 @@ class DeltaSnapshot:
                 yield pyarrow.record_batch(batch)
 
 
+@dataclass(frozen=True, slots=True)
+class _KeptTable:
+    """A table as our commit to ``version`` found it, and what that commit is known by."""
+
+    table: Any
+    version: int
+    tags: tuple[CommitTag, ...]
+
+    def is_in(self, entry: LogEntry | None) -> bool:
+        """Whether the log has that commit at that version: then what was loaded before it is still what is there."""
+        return entry is not None and entry.tags == self.tags
+
+
 class DeltaLakeTable:
     """The table at ``location``; ``store`` is the same place, for what the library does badly."""
 
@@ -125,6 +152,8 @@ class DeltaLakeTable:
             )
         self._location = location
         self._store = store
+        # A list, because ``pop`` gives the table to one caller only: the library changes it in place.
+        self._kept: list[_KeptTable] = []
 
     @property
     def _options(self) -> dict[str, str]:
@@ -136,6 +165,39 @@ class DeltaLakeTable:
         return http | retry_options(options) | of_scheme(options, scheme)
 
     def snapshot(self) -> Snapshot | None:
+        return self._update_kept() or self._load_snapshot()
+
+    def _update_kept(self) -> Snapshot | None:
+        """The newest snapshot, from the table that our last commit was built on; None if it has to be loaded.
+
+        On S3 loading takes two dozen requests, this takes four. The entry of our commit names its attempt, so a table
+        that was dropped, made anew or put back from a backup meanwhile does not have it.
+        """
+        try:
+            kept = self._kept.pop()
+        except IndexError:
+            return None
+        log = DeltaLog(self._store)
+        ours = log.entry(kept.version)
+        if ours is None or not kept.is_in(ours):
+            return None
+        # What the library cannot bring up to date is loaded, and that says what is wrong.
+        with suppress(TableError), self._map_errors("update"):
+            kept.table.update_incremental()
+            facts = _facts(kept.table)
+            if facts.version >= kept.version:
+                return DeltaSnapshot(facts, kept.table, self._map_errors, lambda: _newest(log, facts.version, ours))
+        return None
+
+    def _keep(self, base: DeltaSnapshot, note: CommitNote) -> None:
+        """Keep the table that our commit was built on. If it was rebased, the log will not have it there."""
+        tags = parse_tags(note.user_metadata)
+        # It is only there to save requests, and the commit is durable.
+        with suppress(TidegateError), self._map_errors("list the files of"):
+            if tags and base.table.get_add_actions().num_rows <= _KEPT_FILES:
+                self._kept[:] = [_KeptTable(base.table, base.facts.version + 1, tags)]
+
+    def _load_snapshot(self) -> Snapshot | None:
         table = self._load()
         # The table may have been created between the two looks; only if a second load finds none is the log broken.
         if table is None and not DeltaLog(self._store).is_empty():
@@ -145,7 +207,10 @@ class DeltaLakeTable:
                     f"{self._location.uri}/_delta_log has entries, but they do not make a table",
                     "the log is incomplete: put the missing entries back from a backup",
                 )
-        return None if table is None else DeltaSnapshot(_facts(table), table, self._map_errors)
+        if table is None:
+            return None
+        facts = _facts(table)
+        return DeltaSnapshot(facts, table, self._map_errors, lambda: DeltaLog(self._store).backwards(facts.version, 1))
 
     def _load(self) -> Any | None:
         from deltalake import DeltaTable
@@ -221,6 +286,7 @@ class DeltaLakeTable:
                 # base.
                 **_settings(note, retries=None),
             )
+        self._keep(base, note)
 
     def replace(self, base: Snapshot, predicate: str, rows: pa.RecordBatchReader, note: CommitNote) -> None:
         self._overwrite("replace rows of", base, rows, note, predicate=predicate)
@@ -334,6 +400,14 @@ def _format_value(value: object) -> str | None:
             return value.isoformat()
         case _:
             return str(value)
+
+
+def _newest(log: DeltaLog, version: int, ours: LogEntry) -> Iterator[LogEntry]:
+    """The newest entries, from ``version`` down to our own; those of others in between only if they are few."""
+    since = version - ours.version
+    yield from log.backwards(version, min(since, _FEW))
+    if since <= _FEW:
+        yield ours
 
 
 def _facts(table: Any) -> TableFacts:
