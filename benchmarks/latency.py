@@ -41,15 +41,16 @@ FIELDS = [{"name": "number", "type": "int64"}, {"name": "text", "type": "string"
 class Visibility(threading.Thread):
     """Looks at the log of a table, and notes when the numbers of files are first in it."""
 
-    def __init__(self, table: Location) -> None:
+    def __init__(self, table: Location, look_seconds: float = LOOK_SECONDS) -> None:
         super().__init__(daemon=True)
         self.seen: dict[int, float] = {}
         self._store = open_store(table)
+        self._look_seconds = look_seconds
         self._ended = threading.Event()
 
     def run(self) -> None:
         version = 0
-        while not self._ended.wait(LOOK_SECONDS):
+        while not self._ended.wait(self._look_seconds):
             while (entry := self._entry(version)) is not None:
                 now = time.time()
                 version += 1

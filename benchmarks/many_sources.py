@@ -12,6 +12,7 @@ Memory is the greatest of the process, without Java and its workers.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import resource
@@ -30,6 +31,7 @@ from typing import Any
 from benchmarks import report
 from benchmarks.latency import FIELDS, Visibility, place
 from tidegate.specs.locations import Location
+from tidegate.storage.port import ObjectStore
 from tidegate.storage.stores import open_store
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
@@ -38,6 +40,11 @@ SOURCES, TABLES, LIVE = 100, 200, 20
 WARM_UP = 10
 RESPONSE_SECONDS = 20.0
 PATIENCE_SECONDS = 120.0
+LOOK_SECONDS = 0.2
+"""Between two looks at the log of a table: more looks at twenty tables would take a core of the run's two."""
+
+PROGRAMS = {"bin/java": "Java", "spark.daemon": "workers", "weed": "S3 server", "tidegate": "driver"}
+"""The programs of a run, by a part of their commands; the first that fits."""
 
 
 def run(config: Path, *more: str) -> tuple[float, float, float]:
@@ -72,9 +79,9 @@ def file_pipeline(source: Location, table: Location, **more: Any) -> dict[str, A
     }
 
 
-def put(source: Location, number: int, records: int) -> None:
+def put(store: ObjectStore, number: int, records: int) -> None:
     lines = "".join(json.dumps({"number": number, "text": f"event of file {number}"}) + "\n" for _ in range(records))
-    open_store(source).put(f"date=2026-01-28/{number:08d}.ndjson", lines.encode())
+    store.put(f"date=2026-01-28/{number:08d}.ndjson", lines.encode())
 
 
 def hundred(engine: str, records: int = 1000) -> list[tuple[str, float, float, float]]:
@@ -90,7 +97,7 @@ def hundred(engine: str, records: int = 1000) -> list[tuple[str, float, float, f
             root = Location((folder / way.replace(" ", "-")).as_uri())
             places = [Location(f"{root.uri}/source{at if way != 'one source' else 0}") for at in range(SOURCES)]
             for number, source in enumerate(places):
-                put(source, number, records)
+                put(open_store(source), number, records)
             pipelines = {
                 source.uri.rpartition("/")[2]: file_pipeline(source, Location(f"{root.uri}/table{at}"))
                 for at, source in enumerate(dict.fromkeys(places))
@@ -151,38 +158,89 @@ class SlowApi(BaseHTTPRequestHandler):
 
 def follow(
     folder: Path, sources: Sequence[tuple[Location, Location]], config: Path, seconds: int, records: int
-) -> list[float]:
-    """Seconds from arrival to visibility of a file a second in each source, under a continuous run."""
-    watching = [Visibility(table) for _, table in sources]
+) -> tuple[list[float], dict[str, float]]:
+    """Seconds from arrival to visibility of a file a second in each source, under a continuous run.
+
+    Beside it the CPU milliseconds per file of every program of the run.
+    """
+    watching = [Visibility(table, LOOK_SECONDS) for _, table in sources]
     with (folder / "run.log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "tidegate", "run", str(config), "--continuous"], stdout=log, stderr=log
         )
-    arrived: list[dict[int, float]] = [{} for _ in sources]
+    files = seconds + WARM_UP
+    arriving = [Arrivals(source, at / len(sources), files, records) for at, (source, _) in enumerate(sources)]
     try:
         for each in watching:
             each.start()
+        for first in arriving:
+            first.put(0)
+        _wait_for(0, watching)
+        before = cpu_seconds()
         began = time.time()
-        for number in range(seconds + WARM_UP):
-            for at, (source, _) in enumerate(sources):
-                # Spread over the second, as files of different systems are.
-                time.sleep(max(0.0, began + number + at / len(sources) - time.time()))
-                put(source, number, records)
-                arrived[at][number] = time.time()
-            if number == 0:
-                _wait_for(0, watching)
-                began = time.time()
-        _wait_for(seconds + WARM_UP - 1, watching)
+        for each in arriving:
+            each.begin(began)
+        for each in arriving:
+            each.join()
+        _wait_for(files - 1, watching)
+        used = {name: each - before.get(name, 0.0) for name, each in cpu_seconds().items()}
     finally:
         for each in watching:
             each.end()
         process.send_signal(signal.SIGTERM)
         process.wait(60)
-    return [
-        watching[at].seen[number] - arrived[at][number]
+    taken = [
+        watching[at].seen[number] - arriving[at].arrived[number]
         for at in range(len(sources))
-        for number in range(WARM_UP, seconds + WARM_UP)
+        for number in range(WARM_UP, files)
     ]
+    return taken, {name: 1000 * each / (len(sources) * (files - 1)) for name, each in used.items()}
+
+
+class Arrivals(threading.Thread):
+    """Puts a file a second into a source, ``offset`` seconds after the others began, as different systems would."""
+
+    def __init__(self, source: Location, offset: float, files: int, records: int) -> None:
+        super().__init__(daemon=True)
+        self.arrived: dict[int, float] = {}
+        self._store = open_store(source)
+        self._offset, self._files, self._records = offset, files, records
+        self._began = 0.0
+
+    def begin(self, began: float) -> None:
+        self._began = began + self._offset
+        self.start()
+
+    def run(self) -> None:
+        for number in range(1, self._files):
+            time.sleep(max(0.0, self._began + number - time.time()))
+            self.put(number)
+
+    def put(self, number: int) -> None:
+        put(self._store, number, self._records)
+        self.arrived[number] = time.time()
+
+
+def cpu_seconds() -> dict[str, float]:
+    """CPU seconds of this process's descendants so far, by program: driver, Java, workers, S3 server."""
+    facts: dict[int, tuple[int, str, float]] = {}
+    for path in Path("/proc").iterdir():
+        # A process may end while it is looked at.
+        with contextlib.suppress(OSError):
+            if path.name.isdigit():
+                stat = (path / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+                command = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+                ticks = sum(map(int, stat[11:15] if "spark.daemon" in command else stat[11:13]))
+                facts[int(path.name)] = int(stat[1]), command, ticks / os.sysconf("SC_CLK_TCK")
+    used: dict[str, float] = {}
+    for number, (_, command, seconds) in facts.items():
+        parent = facts[number][0]
+        while parent in facts and parent != os.getpid():
+            parent = facts[parent][0]
+        if parent == os.getpid():
+            name = next((name for mark, name in PROGRAMS.items() if mark in command), "other")
+            used[name] = used.get(name, 0.0) + seconds
+    return used
 
 
 def _wait_for(number: int, watching: Sequence[Visibility]) -> None:
@@ -193,7 +251,7 @@ def _wait_for(number: int, watching: Sequence[Visibility]) -> None:
         time.sleep(0.05)
 
 
-def beside(seconds: int) -> list[float]:
+def beside(seconds: int) -> tuple[list[float], dict[str, float]]:
     """A source of files beside an API that responds late."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), SlowApi)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -213,7 +271,7 @@ def beside(seconds: int) -> list[float]:
     return taken
 
 
-def live(seconds: int) -> list[float]:
+def live(seconds: int) -> tuple[list[float], dict[str, float]]:
     """Twenty sources on S3."""
     with place("s3") as (folder, root):
         pairs = [
@@ -242,13 +300,15 @@ def main() -> None:
         stored |= {name: round(wall, 2) for name, wall, *_ in whole}
     latencies = {case: {"beside": beside, "live": live}[case](given.seconds) for case in wanted if case[0] in "bl"}
     rows = []
-    for case, taken in latencies.items():
+    for case, (taken, used) in latencies.items():
         percentiles = statistics.quantiles(taken, n=100)
         numbers = {"median": percentiles[49], "p99": percentiles[98], "worst": max(taken)}
-        rows.append((case, f"{len(taken):,}", *(f"{each:.2f}" for each in numbers.values())))
+        by_program = ", ".join(f"{name} {each:.0f}" for name, each in sorted(used.items()))
+        rows.append((case, f"{len(taken):,}", *(f"{each:.2f}" for each in numbers.values()), by_program))
         stored |= {f"{case}, {name}": round(each, 3) for name, each in numbers.items()}
     if rows:
-        report.table("arrival to visibility, seconds", ("case", "files", "median", "p99", "worst"), rows)
+        header = ("case", "files", "median", "p99", "worst", "CPU ms per file")
+        report.table(f"arrival to visibility, seconds; {report.machine()}", header, rows)
     report.store("many_sources", {"seconds": stored})
 
 
