@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +32,17 @@ def hang(session: SparkSession, request: Any) -> object:
     """Answers only when the gate is open."""
     GATE.wait(60)
     return session.createDataFrame([(1,)], "id long")
+
+
+def end_worker(session: SparkSession, request: Any) -> object:
+    """Rows whose task kills the Python worker that it runs in, once the gate is open."""
+    GATE.wait(60)
+
+    def kill(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        os.kill(os.getpid(), signal.SIGKILL)
+        yield from batches
+
+    return session.range(1).mapInArrow(kill, "id long")
 
 
 def write_config(folder: Path, pipelines: dict[str, Any]) -> Path:
@@ -70,6 +84,47 @@ def test_two_sources_at_once_never_see_each_others_settings(spark: SparkSession,
         rows = spark.read.format("delta").load(str(tmp_path / f"transformed{number}")).collect()
         assert {(row["id"], row["zone"]) for row in rows} == {(number, "UTC")}
         assert len(rows) == 50
+
+
+def test_a_source_that_ends_its_worker_fails_and_the_other_one_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    GATE.clear()
+    (tmp_path / "files").mkdir()
+    function = {"type": "python", "function": f"{__name__}:end_worker", "watermark_columns": ["id"]}
+    ends = {**function, "poll_interval_secs": 600}
+    pipelines = {
+        "ends": {"source": ends, "sink": {"table_uri": str(tmp_path / "ends"), "load_type": "append"}},
+        "files": {
+            "source": {"source_uri": str(tmp_path / "files"), "poll_interval_secs": 1},
+            "schema": {"fields": [{"name": "id", "type": "int64"}]},
+            "sink": {"table_uri": str(tmp_path / "table")},
+        },
+    }
+    stop, commits, told = threading.Event(), 0, list[str]()
+
+    def arrive() -> None:
+        for number in range(5):
+            (tmp_path / "files" / f"{commits}-{number}.ndjson").write_text(f'{{"id": {commits * 5 + number}}}\n' * 3)
+
+    def note(event: events.Event) -> None:
+        nonlocal commits
+        if isinstance(event, events.SourceFailed):
+            told.append(f"{event.pipeline}: {event.error}")
+        elif isinstance(event, events.Committed):
+            commits += 1
+            GATE.set()
+            if told and commits > 2:
+                stop.set()
+            else:
+                arrive()
+
+    arrive()
+    report = tidegate.run(write_config(tmp_path, pipelines), mode="continuous", emit=note, stop=stop)
+    failed, went_on = report.sources
+    assert (failed.pipeline, failed.rows, went_on.pipeline, went_on.error) == ("ends", 0, "files", None)
+    assert "worker" in str(failed.error)
+    assert told == [f"ends: {failed.error}"]
+    rows = spark.read.format("delta").load(str(tmp_path / "table")).groupBy("id").count().collect()
+    assert {(row["id"], row["count"]) for row in rows} == {(number, 3) for number in range(commits * 5)}
 
 
 def test_a_file_source_goes_on_beside_a_source_that_hangs(spark: SparkSession, tmp_path: Path) -> None:
