@@ -44,7 +44,7 @@ from tidegate.spark.jars import (
     spark_home,
 )
 from tidegate.spark.session import end_jvm, open_session
-from tidegate.spark.tasks import run_tasks, slot_frame, slot_numbers
+from tidegate.spark.tasks import run_task, run_tasks, slot_frame, slot_numbers
 from tidegate.specs.locations import Options
 from tidegate.specs.project import SparkSpec
 
@@ -204,6 +204,8 @@ def make_archive() -> Path:
 def _main() -> None:
     options = shlex.quote(f"-XX:ArchiveClassesAtExit={sys.argv[1]}")
     session = open_session(SparkSpec(master="local[1]", config=Options({"spark.driver.extraJavaOptions": options})))
+    # Tasks over files are jobs without a query, all others have one.
+    run_task(session.sparkContext.parallelize([0], 1), slot_numbers)
     run_tasks(slot_frame(session, 1), slot_numbers)
     session.stop()
     end_jvm(_SECONDS)  # Java writes the archive as it ends

@@ -1,7 +1,7 @@
-"""The Arrow lane: groups of files as ``mapInArrow`` tasks, one Spark job each, whose results are collected once.
+"""The Arrow lane: groups of files as tasks in Python, one Spark job each, whose results are collected once.
 
 Only what the driver received counts: a retried or speculative attempt leaves files nobody refers to, never rows. Works
-the same on classic sessions and on Spark Connect; no RDD code.
+the same on classic sessions and on Spark Connect, by ``mapInArrow``; sessions of our own have jobs without a query.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from tidegate.spark.tasks import (
     is_fresh,
     machine_problem,
     read_in_task,
+    run_task,
     run_tasks,
     slot_frame,
     task_failure,
@@ -56,6 +57,7 @@ from tidegate.tasks.row_task import WorkRows
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.core.rdd import RDD
     from pyspark.sql import DataFrame, SparkSession
 
     from tidegate.sources.units.work import UnitWave, WaveResult
@@ -96,6 +98,7 @@ class SharedSession:
         self._is_closed = False
         self._thread = threading.local()
         self.session: SparkSession | None = None
+        self._slot: RDD[int] | None = None
         self.is_ours = False
         self.turns = Turns()
         self.listener: ReportListener | None = None
@@ -136,6 +139,17 @@ class SharedSession:
             if self.is_ours and source:
                 session.sparkContext.setLocalProperty("spark.scheduler.pool", source)
 
+    def slot(self) -> RDD[int] | None:
+        """A partition with one number, for tasks that need no query; None in a session that others brought.
+
+        Platforms forbid such jobs in some of theirs, and Spark Connect has none.
+        """
+        session = self.get()
+        with self._lock:
+            if self._slot is None and self.is_ours and not _is_connect(session):
+                self._slot = session.sparkContext.parallelize([0], 1)
+            return self._slot
+
     def listen(self, listen: Callable[[SparkSession], None]) -> None:
         """Call ``listen`` unless somebody listens to tasks already."""
         session = self.get()
@@ -152,7 +166,7 @@ class SharedSession:
         if self.session is not None and self.is_ours:
             with contextlib.suppress(Exception):  # a signal to the whole group has ended the JVM before us
                 stop_session(self.session)
-        self.session = None
+        self.session = self._slot = None
 
 
 class SparkEngine:
@@ -347,7 +361,10 @@ class SparkEngine:
     ) -> Iterator[tuple[int, tuple[GroupResult, ...]]]:
         """One job of one task; :class:`WorkerEnded` if a Python worker, or a whole executor, ended in it."""
         try:
-            found = run_tasks(slot_frame(self.session(), 1), read_in_task, tuple(parts), report_to)
+            # Threads of tasks inherit what ``enter`` sets, and run no code that looks for the session.
+            session, slot = self._spark.get(), self._spark.slot()
+            work = read_in_task, tuple(parts), report_to
+            found = run_tasks(slot_frame(session, 1), *work) if slot is None else run_task(slot, *work)
         except Exception as error:
             # A job that was cancelled fails in many ways; why it failed matters only if nobody asked for it.
             if self._stop.is_set():

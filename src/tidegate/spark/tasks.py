@@ -30,6 +30,7 @@ from tidegate.tasks.task import read_group
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.core.rdd import RDD
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -58,6 +59,20 @@ def run_tasks(rows: DataFrame, work: Callable[..., Iterator[Any]], *needs: objec
     # Collected once: a second evaluation would run the tasks, and write their files, again.
     results = rows.mapInArrow(Packed(_pickle_results, work, *needs), "result binary").collect()
     return [pickle.loads(bytes(row["result"])) for row in results]
+
+
+def run_task(slot: RDD[int], work: Callable[..., Iterator[Any]], *needs: object) -> list[Any]:
+    """The same by one task over the one partition of ``slot``, as a job without a query.
+
+    Planning a query over a single number takes Java twice as long as such a job.
+    """
+    return [pickle.loads(each) for each in slot.mapPartitions(Packed(_pickle_in_slot, work, *needs)).collect()]
+
+
+def _pickle_in_slot(numbers: Iterator[int], work: Callable[..., Iterator[Any]], *needs: object) -> Iterator[bytes]:
+    import pyarrow as pa
+
+    yield from (pickle.dumps(each) for each in work(iter([pa.record_batch({"id": list(numbers)})]), *needs))
 
 
 def _pickle_results(
@@ -98,10 +113,10 @@ def read_in_task(
 class Packed:
     """``work`` with the arguments ``needs``; both are unpacked in the task, and no plan of Spark shows them."""
 
-    def __init__(self, work: Callable[..., Iterator[pa.RecordBatch]], *needs: object) -> None:
+    def __init__(self, work: Callable[..., Iterator[Any]], *needs: object) -> None:
         self._payload = zlib.compress(pickle.dumps((work, needs)), level=1)
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Any) -> Iterator[Any]:
         work, needs = pickle.loads(zlib.decompress(self._payload))
         yield from work(batches, *needs)
 
