@@ -14,7 +14,7 @@ from support.lake import Lake
 from support.unit_lake import SurveyLake, survey_lake
 from tidegate import plan, show_watermarks, status, unit, units
 from tidegate.observe import events
-from tidegate.observe.metrics import HealthListener
+from tidegate.observe.health_listener import HealthListener
 
 DECLARED = {"fields": [{"name": "id", "type": "int64"}, {"name": "at", "type": "timestamp"}]}
 

@@ -25,7 +25,8 @@ from tidegate.errors import EnvironmentProblem
 from tidegate.migrate.foreign import FOREIGN
 from tidegate.observe.events import CommitterLooked, Event, SourceFinished
 from tidegate.observe.metrics import METRICS, Family
-from tidegate.observe.pages import exposition, serve_metrics, serve_pages
+from tidegate.observe.metrics_export import expose
+from tidegate.observe.pages import serve_metrics, serve_pages
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 
@@ -149,7 +150,7 @@ def test_the_old_names_stand_beside_the_new_ones_on_request(tmp_path: Path) -> N
 def test_values_of_a_label_have_the_words_of_the_old_board() -> None:
     (processed,) = (metric for metric in METRICS if metric.name == "files_processed_total")
     values = {("p", "s", status): float(number) for number, status in enumerate(processed.values, start=1)}
-    page = exposition([Family(processed, values)], FOREIGN.metric_names).body.decode()
+    page = expose([Family(processed, values)], FOREIGN.metric_names).decode()
     told = dict(line.rsplit(" ", 1) for line in page.splitlines() if line.startswith("blizzard_"))
     assert told == {
         'blizzard_files_processed_total{pipeline="p",source="s",status="success"}': "1.0",

@@ -17,7 +17,8 @@ from tidegate import RunReport, SourceStatus, plan, status
 from tidegate.cli.main import cli
 from tidegate.core.files.state import PathState
 from tidegate.observe.events import FutureSealFound
-from tidegate.observe.metrics import HealthListener, Metrics
+from tidegate.observe.health_listener import HealthListener
+from tidegate.observe.metrics import Metrics
 from tidegate.observe.pages import RecordedPages
 from tidegate.runs.file_source import watermarks_of
 from tidegate.runs.in_process import InProcessEngine

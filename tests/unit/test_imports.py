@@ -41,7 +41,7 @@ ONLY_IN = {
     "obstore": {"storage"},
     "deltalake": {"protocol"},
     "click": {"cli"},
-    "prometheus_client": {"observe/pages.py"},
+    "prometheus_client": {"observe/metrics_export.py"},
     "sqlalchemy": {"protocol/sqlalchemy_provider.py"},
     "httpx2": {"sources"},
     "psycopg": {"sources/psycopg_driver.py"},

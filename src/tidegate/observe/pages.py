@@ -13,96 +13,20 @@ import socket
 import socketserver
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-from prometheus_client.registry import Collector
-
 from tidegate.errors import ConfigError, EnvironmentProblem
 from tidegate.observe.events import Emit
+from tidegate.observe.health_listener import HealthListener, SourceHealth, tell_trouble
 from tidegate.observe.logs import fanout
-from tidegate.observe.metrics import (
-    BUCKETS,
-    PREFIX,
-    Durations,
-    Family,
-    HealthListener,
-    Labels,
-    Metrics,
-    Series,
-    SourceHealth,
-    tell_trouble,
-)
+from tidegate.observe.metrics import Family, Labels, Metrics, Series
+from tidegate.observe.metrics_export import CONTENT_TYPE, SecondNames, expose
 from tidegate.reports.status import SourceStatus
-from tidegate.specs.foreign import ForeignMetric
 from tidegate.specs.project import PipelineSpec, ProjectSpec
-
-Exported = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
-
-
-class _Given(Collector):
-    """A collector that returns given metrics."""
-
-    def __init__(self, exported: list[Exported]) -> None:
-        self._exported = exported
-
-    def collect(self) -> Iterator[Exported]:
-        yield from self._exported
-
-
-SecondNames = Mapping[str, tuple[ForeignMetric, ...]]
-
-
-def exposition(families: Iterable[Family], second_names: SecondNames) -> PageResponse:
-    """The page ``/metrics``; metrics that have some also under their second names."""
-    exported: list[Exported] = []
-    for family in families:
-        if not family.values and not family.durations:
-            continue
-        exported.append(_export(PREFIX + family.metric.name, family))
-        others = second_names.get(family.metric.name, ())
-        exported += (_export(each.name, _translate(family, each)) for each in others)
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Given(exported))
-    return PageResponse(200, CONTENT_TYPE_LATEST, generate_latest(registry))
-
-
-def _translate(family: Family, second: ForeignMetric) -> Family:
-    """The family with the label and the label's values of another system."""
-    if not second.values:
-        return family
-    values: dict[Labels, float] = {}
-    for (*common, own), value in family.values.items():
-        if own in second.values:
-            labels = (*common, second.values[own])
-            values[labels] = values.get(labels, 0.0) + value
-    return replace(family, metric=replace(family.metric, label=second.label or family.metric.label), values=values)
-
-
-def _export(name: str, family: Family) -> Exported:
-    metric = family.metric
-    if metric.kind == "histogram":
-        histogram = HistogramMetricFamily(name, metric.help, labels=metric.labels)
-        for labels, durations in sorted(family.durations.items()):
-            histogram.add_metric(list(labels), _buckets(durations), durations.seconds)
-        return histogram
-    kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
-    exported = kind(name, metric.help, labels=metric.labels)
-    for labels, value in sorted(family.values.items()):
-        exported.add_metric(list(labels), value)
-    return exported
-
-
-def _buckets(durations: Durations) -> list[tuple[str, float]]:
-    counted: list[tuple[str, float]] = [
-        (str(bound), count) for bound, count in zip(BUCKETS, durations.counts, strict=True)
-    ]
-    return [*counted, ("+Inf", durations.total)]
 
 
 @contextlib.contextmanager
@@ -149,7 +73,7 @@ def metrics_page(
     """``/metrics``."""
     healthy: dict[Labels, float] = {(each.pipeline, each.source): float(each.healthy) for each in sources}
     known = [replace(each, values=healthy) if each.metric.name == "source_healthy" else each for each in families]
-    return exposition(known, second_names)
+    return PageResponse(200, CONTENT_TYPE, expose(known, second_names))
 
 
 def health_page(sources: Sequence[SourceHealth]) -> PageResponse:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.metrics import NAME, Clock
 from tidegate.observe import events
-from tidegate.observe.metrics import MISSED_INTERVALS, PATIENCE_SECS, HealthListener
+from tidegate.observe.health_listener import MISSED_INTERVALS, PATIENCE_SECS, HealthListener
 
 OTHER = ("events", "europe")
 
