@@ -305,7 +305,7 @@ class SourceFinished(Event, name="source_finished"):
     """One pass over one source is over; ``empty``: its location has no file at all.
 
     ``outcome`` is how it ended: succeeded, incomplete, failed, refused or stopped. ``last_success_at`` and
-    ``last_data_at`` are those of all recorded runs, this one included.
+    ``last_data_at`` are those of all recorded runs, this one included. ``open_letters`` is None if it is not known.
     """
 
     state: str
@@ -323,6 +323,7 @@ class SourceFinished(Event, name="source_finished"):
     outcome: str = ""
     last_success_at: datetime | None = None
     last_data_at: datetime | None = None
+    open_letters: int | None = None
 
 
 class SourceFailed(Event, name="source_failed", level="error"):

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tidegate.core.health import EMPTIED, Evidence, Health, HealthLevel, Outcome, judge
 from tidegate.observe import events
 from tidegate.observe.events import Event
-from tidegate.observe.metrics import Name
+from tidegate.observe.metrics import Family, Name, Series
 from tidegate.reports.report import to_json
 from tidegate.reports.wording import duration
 
@@ -168,6 +168,17 @@ class HealthListener:
             last_data_at=vital.last_data_at,
             first_seen_at=_moment(vital.began_at),
         )
+
+
+def with_health(families: Iterable[Family], sources: Iterable[SourceHealth]) -> Iterator[Family]:
+    """The metrics with the health of these sources."""
+    judged = Series()
+    for each in sources:
+        judged.put("source_healthy", (each.pipeline, each.source), float(each.healthy))
+        judged.put_one("source_health", (each.pipeline, each.source), each.health.level.value)
+    for family in families:
+        own = judged.values[family.metric.name]
+        yield replace(family, values=own) if family.metric.name in ("source_healthy", "source_health") else family
 
 
 def tell_trouble(health: Health) -> str:

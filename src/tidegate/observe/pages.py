@@ -15,15 +15,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from tidegate.errors import ConfigError, EnvironmentProblem
 from tidegate.observe.events import Emit
-from tidegate.observe.health_listener import HealthListener, SourceHealth, tell_trouble
+from tidegate.observe.health_listener import HealthListener, SourceHealth, tell_trouble, with_health
 from tidegate.observe.logs import fanout
-from tidegate.observe.metrics import Family, Labels, Metrics, Series
+from tidegate.observe.metrics import Family, Metrics, Name, Series
 from tidegate.observe.metrics_export import CONTENT_TYPE, SecondNames, expose
 from tidegate.reports.status import SourceStatus
 from tidegate.specs.project import PipelineSpec, ProjectSpec
@@ -57,7 +57,8 @@ def serve_metrics(
         for source in pipeline.sources
         if source.expect_every is not None
     }
-    metrics, health = Metrics(intervals), HealthListener(intervals, expected=expected, config=project.origin)
+    metrics = Metrics(intervals, expected=expected)
+    health = HealthListener(intervals, expected=expected, config=project.origin)
     pages: Pages = {
         "/metrics": lambda: metrics_page(metrics.families(), health.sources(), project.second_names),
         "/health": lambda: health_page(health.sources()),
@@ -71,9 +72,7 @@ def metrics_page(
     families: Sequence[Family], sources: Sequence[SourceHealth], second_names: SecondNames
 ) -> PageResponse:
     """``/metrics``."""
-    healthy: dict[Labels, float] = {(each.pipeline, each.source): float(each.healthy) for each in sources}
-    known = [replace(each, values=healthy) if each.metric.name == "source_healthy" else each for each in families]
-    return PageResponse(200, CONTENT_TYPE, expose(known, second_names))
+    return PageResponse(200, CONTENT_TYPE, expose([*with_health(families, sources)], second_names))
 
 
 def health_page(sources: Sequence[SourceHealth]) -> PageResponse:
@@ -85,27 +84,20 @@ def health_page(sources: Sequence[SourceHealth]) -> PageResponse:
 
 
 Look = Callable[[], tuple[SourceStatus, ...]]
-
-_SHOWN = (
-    "source_state_files",
-    "watermark_state",
-    "source_empty",
-    "watermark_lag_seconds",
-    "backlog_files",
-    "backlog_bytes",
-    "work_units_open",
-    "work_units_failed",
-    "delta_table_version",
-    "source_healthy",
-)
-"""Metrics that are known without having seen the run; counters are not."""
+Counts = Callable[[], Mapping[Name, Mapping[str, float]]]
 
 
 class RecordedPages:
-    """The newest look at every source, at most ``every`` seconds old; looking lists the sources."""
+    """The newest look at every source, at most ``every`` seconds old; looking lists the sources.
 
-    def __init__(self, look: Look, every: float, clock: Callable[[], float] = time.monotonic) -> None:
+    ``counts`` are the counters of those sources, asked after a look, of which they are known by then.
+    """
+
+    def __init__(
+        self, look: Look, every: float, clock: Callable[[], float] = time.monotonic, counts: Counts = dict
+    ) -> None:
         self._look = look
+        self._counts = counts
         self._every = every
         self._clock = clock
         self._lock = threading.Lock()
@@ -129,11 +121,16 @@ class RecordedPages:
     def families(self) -> list[Family]:
         """The metrics known from the recorded state."""
         series = Series()
-        for status in self.statuses():
+        statuses = self.statuses()
+        for name, counts in self._counts().items():
+            series.put_counts(name, counts)
+        for status in statuses:
             name = (status.pipeline, status.source)
             series.put_state(name, status.state if status.error is None else "Unknown")
+            _put_runs(series, name, status)
             if status.error is not None:
                 continue
+            series.put("dead_letters_open", name, status.open_letters)
             series.put("source_empty", name, float(status.empty))
             if not status.future_seals:
                 series.put("watermark_lag_seconds", name, status.lag_seconds or 0.0)
@@ -145,11 +142,20 @@ class RecordedPages:
                 series.put("work_units_failed", name, status.work_units.failed)
             if status.table_version is not None:
                 series.put("delta_table_version", name, status.table_version)
-        return [each for each in series.families() if each.metric.name in _SHOWN]
+        return list(series.families())
 
     def sources(self) -> tuple[SourceHealth, ...]:
         """The health of the sources: one whose state or files cannot be read is unhealthy."""
         return tuple(_health(status) for status in self.statuses())
+
+
+def _put_runs(series: Series, name: Name, status: SourceStatus) -> None:
+    series.put_moment("last_run_timestamp_seconds", name, None if status.last_run is None else status.last_run.ended_at)
+    series.put_moment("last_success_timestamp_seconds", name, status.last_success_at)
+    series.put_moment("last_data_timestamp_seconds", name, status.last_data_at)
+    series.put_moment("last_commit_timestamp_seconds", name, status.last_commit_at)
+    if status.expect_every_seconds is not None:
+        series.put("expect_every_seconds", name, status.expect_every_seconds)
 
 
 def _health(status: SourceStatus) -> SourceHealth:
@@ -166,9 +172,11 @@ def _health(status: SourceStatus) -> SourceHealth:
 
 
 @contextmanager
-def serve_status(look: Look, address: str, every: float, second_names: SecondNames) -> Iterator[str]:
-    """Serve the results of ``look`` while inside; yields the address."""
-    seen = RecordedPages(look, every)
+def serve_status(
+    look: Look, address: str, every: float, second_names: SecondNames, counts: Counts = dict
+) -> Iterator[str]:
+    """Serve the results of ``look`` while inside, and ``counts``; yields the address."""
+    seen = RecordedPages(look, every, counts=counts)
 
     def ready() -> PageResponse:
         seen.statuses()

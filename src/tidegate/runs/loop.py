@@ -379,7 +379,16 @@ class Loop:
         history = self._record(
             name, _past_run(self.run_id, (began, self._now()), report, conflicts, was_stopped=was_stopped)
         )
-        self.emit(_make_finished_event(report, failed=error is not None, state_files=files, history=history))
+        # The position of a pass that failed is that of the pass before.
+        reached = None if done is None or error is not None else done.position
+        finished = _make_finished_event(
+            report,
+            failed=error is not None,
+            state_files=files,
+            history=history,
+            open_letters=None if reached is None else reached.letters,
+        )
+        self.emit(finished)
         return report
 
     def _now(self) -> datetime:
@@ -496,7 +505,12 @@ def _pass_report(blank: SourceReport, done: Pass, summary: Summary) -> SourceRep
 
 
 def _make_finished_event(
-    report: SourceReport, *, failed: bool, state_files: int = 0, history: RunHistory | None = None
+    report: SourceReport,
+    *,
+    failed: bool,
+    state_files: int = 0,
+    history: RunHistory | None = None,
+    open_letters: int | None = None,
 ) -> events.SourceFinished:
     """The event that ends a pass, from its report."""
     return events.SourceFinished(
@@ -514,6 +528,7 @@ def _make_finished_event(
         staged=report.staged,
         failed_units=len(report.failed_units),
         empty=report.empty,
+        open_letters=open_letters,
         outcome="" if history is None else history.runs[-1].outcome.value,
         last_success_at=None if history is None else history.last_success_at,
         last_data_at=None if history is None else history.last_data_at,

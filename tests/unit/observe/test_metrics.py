@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -35,6 +37,10 @@ def finished(state: str = "Active", *, failed: bool = False, state_files: int = 
     return events.SourceFinished(*NAME, state, "a", 1, 10, 0, 1, 0.5, state_files=state_files, failed=failed)
 
 
+def ended(outcome: str, **moments: Any) -> Event:
+    return events.SourceFinished(*NAME, "Active", "a", 1, 10, 0, 1, 0.5, outcome=outcome, **moments)
+
+
 WAVE = events.WaveFinished(
     *NAME,
     units=1,
@@ -51,6 +57,10 @@ WAVE = events.WaveFinished(
 
 
 UPLOADING = events.UploadsChanged(*NAME, files=2, parts=8)
+
+
+def moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
 
 
 def values(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:
@@ -102,6 +112,12 @@ def value(metrics: Metrics, name: str, *labels: str) -> float:
         (events.CommitFailed(*NAME, "unknown", "no answer"), "commit_outcomes_total", ("unknown",), 1),
         (committed(1), "delta_table_version", (), 7),
         (events.PollStarted(*NAME, 3, 9), "delta_table_version", (), 9),
+        (ended("refused"), "runs_total", ("refused",), 1),
+        (ended(""), "runs_total", ("succeeded",), 0),
+        (events.FileRefused(*NAME, "a", "bad", 1, True), "retries_total", ("file",), 1),
+        (events.FileRefused(*NAME, "a", "bad", 9, False), "retries_total", ("file",), 0),
+        (events.WorkUnitFailed(*NAME, "a", "2020", "failed", "500", 1), "retries_total", ("work_unit",), 1),
+        (events.CommitContested(*NAME, "another"), "retries_total", ("commit",), 1),
         (events.TableCared(*NAME, "optimize", 3, 100, 0.1), "table_care_total", ("optimize",), 1),
         (events.TableCareFailed(*NAME, "vacuum", "no"), "table_care_failed_total", ("vacuum",), 1),
     ],
@@ -134,8 +150,68 @@ def test_every_series_of_a_source_is_there_before_anything_happens() -> None:
     assert [each.metric for each in families] == list(METRICS)
     for each in families:
         series = each.durations or each.values
+        if not each.metric.known:
+            assert not series
+            continue
         assert len(series) == max(len(each.metric.values), 1)
         assert all(labels[:2] == NAME for labels in series)
+
+
+def test_every_step_is_timed() -> None:
+    metrics = Metrics([NAME])
+    for event in (listed(4), WAVE, committed(1), ended("succeeded")):
+        metrics(event)
+    found = next(each for each in metrics.families() if each.metric.name == "step_duration_seconds").durations
+    seconds = {labels[2]: (each.total, each.seconds) for labels, each in found.items()}
+    assert seconds == {"list": (1, 0.1), "read": (1, 4.0), "commit": (1, 0.3), "run": (1, 0.5)}
+
+
+def test_moments_are_known_from_the_first_run_on() -> None:
+    clock = Clock()
+    metrics = Metrics([NAME], clock, expected={NAME: timedelta(hours=2)})
+
+    def shown(name: str) -> float | None:
+        return values(metrics, f"last_{name}_timestamp_seconds").get(())
+
+    assert value(metrics, "expect_every_seconds") == 7200
+    metrics(ended("failed"))
+    assert [shown(each) for each in ("run", "success", "data", "commit")] == [1000, None, None, None]
+    assert values(metrics, "dead_letters_open") == {}
+    # What runs before this process recorded.
+    metrics(ended("failed", last_success_at=moment(900), last_data_at=moment(800), open_letters=3))
+    assert [shown(each) for each in ("run", "success", "data", "commit")] == [1000, 900, 800, 800]
+    assert value(metrics, "dead_letters_open") == 3
+    clock.now = 1010.0
+    metrics(committed(1))
+    clock.now = 1020.0
+    metrics(ended("succeeded", last_success_at=moment(1020), last_data_at=moment(1020)))
+    assert [shown(each) for each in ("run", "success", "data", "commit")] == [1020, 1020, 1020, 1010]
+
+
+def test_a_source_left_to_another_run_did_not_run() -> None:
+    metrics = Metrics([NAME])
+    metrics(ended(""))
+    assert values(metrics, "last_run_timestamp_seconds") == {}
+    assert set(values(metrics, "runs_total").values()) == {0}
+
+
+def test_counts_are_taken_once_and_without_the_run_that_is_not_over() -> None:
+    metrics = Metrics([NAME])
+    assert metrics.take_counts(NAME) == {}
+    metrics(committed(4, 90))
+    metrics(ended("succeeded"))
+    metrics(events.DeadLetters(*NAME, 3, 0, "a", "t", {"lossy": 3}))
+    counts = {
+        "records_processed_total": 10,
+        "files_processed_total.finished": 4,
+        "bytes_read_total": 90,
+        "commit_outcomes_total.committed": 1,
+        "bad_records_total.lossy": 3,
+    }
+    assert metrics.take_counts(NAME) == counts
+    assert metrics.take_counts(NAME) == {}
+    metrics(committed(1, 10))
+    assert metrics.take_counts(NAME)["bytes_read_total"] == 10
 
 
 def test_a_source_is_in_one_state_at_a_time() -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import threading
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from support.errors import raises
-from support.metrics import Clock, fetch
-from tidegate.core.health import Health, HealthLevel
+from support.metrics import NAME, Clock, fetch
+from tidegate.core.health import Health, HealthLevel, Outcome
+from tidegate.core.run_history import PastRun
 from tidegate.errors import ConfigError, EnvironmentProblem
 from tidegate.observe import pages
 from tidegate.observe.pages import MOST_CONNECTIONS, PageResponse, RecordedPages, respond, serve_pages, serve_status
@@ -43,7 +46,44 @@ def test_the_gauges_are_those_of_the_status() -> None:
     assert (found["backlog_files"], found["backlog_bytes"]) == ({name: 4}, {name: 400})
     assert (found["source_state_files"], found["delta_table_version"]) == ({name: 2}, {name: 9})
     assert found["watermark_state"][(*name, "Active")] == 1
-    assert not [each for each in found if each.endswith("_total")]
+    assert not [each for each, values in found.items() if each.endswith("_total") and values]
+
+
+def test_moments_are_absent_until_they_are_known() -> None:
+    moments = ("last_run", "last_success", "last_data", "last_commit")
+
+    def shown(status: SourceStatus) -> dict[str, float]:
+        found = {each.metric.name: each.values for each in RecordedPages(lambda: (status,), 15).families()}
+        values = {each: found[f"{each}_timestamp_seconds"].get(NAME) for each in moments}
+        values["expect_every"] = found["expect_every_seconds"].get(NAME)
+        return {each: value for each, value in values.items() if value is not None}
+
+    assert shown(STATUS) == {}
+    now = datetime(2026, 1, 28, 14, 30, tzinfo=UTC)
+    ended = PastRun("1", now, now + timedelta(minutes=1), Outcome.FAILED)
+    known = replace(
+        STATUS, last_run=ended, last_success_at=now, last_data_at=now, last_commit_at=now, expect_every_seconds=7200.0
+    )
+    at = now.timestamp()
+    everything = dict.fromkeys(moments, at) | {"last_run": at + 60, "expect_every": 7200.0}
+    assert shown(known) == shown(replace(known, error="cannot read it")) == everything
+
+
+def test_counters_are_those_that_were_counted_and_zero_besides() -> None:
+    counted = {NAME: {"records_processed_total": 12.0, "runs_total.failed": 2.0, "of_a_later_release": 1.0}}
+    seen = RecordedPages(lambda: (STATUS,), 15, counts=lambda: counted)
+    found = {each.metric.name: each.values for each in seen.families()}
+    assert found["records_processed_total"] == {NAME: 12}
+    assert found["runs_total"][(*NAME, "failed")] == 2
+    assert found["runs_total"][(*NAME, "succeeded")] == found["late_files_total"][NAME] == 0
+
+
+def test_health_is_one_of_five() -> None:
+    failing = replace(STATUS, health=Health(HealthLevel.FAILING, "no"))
+    with serve_status(lambda: (failing,), "127.0.0.1:0", 0, {}) as address:
+        body = fetch(address, "/metrics")[2].decode()
+    found = dict(re.findall(r'^tidegate_source_health\{health="(\w+)",.*\} (\S+)$', body, re.M))
+    assert found == {"healthy": "0.0", "waiting": "0.0", "degraded": "0.0", "unknown": "0.0", "failing": "1.0"}
 
 
 def test_a_status_that_failed_shows_no_numbers() -> None:
