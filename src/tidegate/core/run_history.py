@@ -93,7 +93,7 @@ class RunHistory:
     """The last runs of a source, oldest first; ``last_success_at`` and ``last_data_at`` outlive their entries.
 
     ``first_at`` is the end of the first run that was ever recorded. ``totals`` add up all recorded runs: those numbers
-    of theirs that can be added, and ``failures``, the runs that an error ended.
+    of theirs that can be added, ``failures``, the runs that an error ended, and the counters of their metrics.
     """
 
     runs: tuple[PastRun, ...] = ()
@@ -135,9 +135,13 @@ class RunHistory:
             self._sum_up(later),
         )
 
+    def count(self, counts: Mapping[str, float]) -> RunHistory:
+        """The history with what counters have grown by, such as ``runs_total.failed``."""
+        return replace(self, totals=_add(self.totals, counts))
+
     def _sum_up(self, later: PastRun) -> dict[str, float]:
         more = {name: getattr(later, name) for name in _SUMS} | {"failures": int(later.outcome in STOPPING)}
-        return {name: self.totals.get(name, 0) + number for name, number in more.items()}
+        return _add(self.totals, more)
 
     def to_bytes(self) -> bytes:
         """The content of the object."""
@@ -161,6 +165,10 @@ class RunHistory:
         # Never needed: what cannot be read is as good as not there.
         except (ValueError, KeyError, TypeError, AttributeError):
             return cls()
+
+
+def _add(totals: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:
+    return {**totals, **{name: totals.get(name, 0) + number for name, number in more.items()}}
 
 
 def _moment(text: str) -> datetime:

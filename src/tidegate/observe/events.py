@@ -301,6 +301,12 @@ class SessionStarting(Event, name="session_starting"):
     where: str
 
 
+class RunRecorded(Event, name="run_recorded", level="debug"):
+    """How a pass ended is recorded, or will be soon; ``totals`` add up all recorded runs, this one included."""
+
+    totals: Mapping[str, float]
+
+
 class SourceFinished(Event, name="source_finished"):
     """One pass over one source is over; ``empty``: its location has no file at all.
 

@@ -250,7 +250,8 @@ class Metrics:
         expected: Mapping[Name, timedelta] | None = None,
     ) -> None:
         self._clock = clock
-        self._lock = threading.Lock()
+        # Reentrant: a signal handler may emit on the thread that is emitting already.
+        self._lock = threading.RLock()
         self._series = Series()
         self._sources: dict[Name, _Source] = {}
         for name in sources:

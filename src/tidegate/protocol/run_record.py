@@ -7,7 +7,8 @@ removed, overwritten by another run or out of date at any time.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING
@@ -28,9 +29,11 @@ def read_history(store: ObjectStore, key: SourceKey) -> RunHistory:
         return RunHistory()
 
 
-def record_runs(store: ObjectStore, key: SourceKey, runs: Sequence[PastRun]) -> RunHistory:
-    """Add runs to the history of a source; :class:`StorageError` if that cannot be done."""
-    history = read_history(store, key)
+def record_runs(
+    store: ObjectStore, key: SourceKey, runs: Sequence[PastRun], counts: Mapping[str, float] | None = None
+) -> RunHistory:
+    """Add runs to the history of a source, and what counters grew by; :class:`StorageError` if that cannot be done."""
+    history = read_history(store, key).count(counts or {})
     for each in runs:
         history = history.add(each)
     store.put(key.runs, history.to_bytes())
@@ -47,19 +50,27 @@ class RunRecorder:
         self._every = every
         self._clock = clock
         self._histories: dict[SourceKey, RunHistory] = {}
-        self._waiting: dict[SourceKey, tuple[ObjectStore, list[PastRun]]] = {}
+        self._waiting: dict[SourceKey, tuple[ObjectStore, list[PastRun], Counter[str]]] = {}
         self._recorded: dict[SourceKey, tuple[float, PastRun]] = {}
 
-    def note(self, store: ObjectStore, key: SourceKey, run: PastRun) -> tuple[RunHistory, StorageError | None]:
-        """Record a pass, or keep it for the next record; returns the history with it, and why it is not recorded."""
-        waiting = self._waiting.setdefault(key, (store, []))[1]
+    def note(
+        self, store: ObjectStore, key: SourceKey, run: PastRun, counts: Mapping[str, float] | None = None
+    ) -> tuple[RunHistory, StorageError | None]:
+        """Record a pass, or keep it for the next record; returns the history with it, and why it is not recorded.
+
+        ``counts`` is what the counters of its metrics have grown by.
+        """
+        _, waiting, counted = self._waiting.setdefault(key, (store, [], Counter()))
+        for name, number in (counts or {}).items():
+            # Whole numbers, whatever counts them.
+            counted[name] += int(number)
         if waiting and waiting[-1].is_like(run):
             waiting[-1] = waiting[-1].add(run)
         else:
             waiting.append(run)
             # The oldest go first if the store stays away for long.
             del waiting[:-MOST_ENTRIES]
-        self._histories[key] = self._histories.get(key, RunHistory()).add(run)
+        self._histories[key] = self._histories.get(key, RunHistory()).count(counts or {}).add(run)
         at, last = self._recorded.get(key, (-inf, None))
         problem: StorageError | None = None
         if last is None or not last.is_like(run) or self._clock() - at >= self._every:
@@ -76,8 +87,9 @@ class RunRecorder:
                 self._record(key)
 
     def _record(self, key: SourceKey) -> None:
-        store, waiting = self._waiting[key]
+        store, waiting, counted = self._waiting[key]
         if waiting:
-            self._histories[key] = record_runs(store, key, waiting)
+            self._histories[key] = record_runs(store, key, waiting, counted)
             self._recorded[key] = self._clock(), waiting[-1]
             waiting.clear()
+            counted.clear()

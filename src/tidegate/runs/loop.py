@@ -20,6 +20,7 @@ from tidegate.core.health import Outcome
 from tidegate.core.run_history import PastRun, RunHistory
 from tidegate.errors import RunStopped, TidegateError
 from tidegate.observe import events
+from tidegate.observe.metrics import Metrics
 from tidegate.protocol.change import SourceKey
 from tidegate.protocol.documents import read_mirror
 from tidegate.protocol.position import Pace, utc_now
@@ -113,6 +114,7 @@ class Loop:
     list_pipelines: Callable[[], Sequence[PipelineSpec]] | None = None
     run_id: str = field(default_factory=lambda: new_run_id(utc_now()))
     _recorder: RunRecorder = field(default_factory=RunRecorder)
+    _metrics: Metrics = field(default_factory=Metrics)
     _polls: Polls = field(default_factory=Polls)
     _sources: dict[Name, TrackedSource] = field(default_factory=dict)
     _passes: dict[Name, Pass] = field(default_factory=dict)
@@ -128,6 +130,13 @@ class Loop:
     def __post_init__(self) -> None:
         most = self.parallelism * SLOTS_PER_CORE
         self._admission = Admission(min(most, self.project.total_concurrency or most))
+        emit, count = self.emit, self._metrics
+
+        def emit_counted(event: events.Event) -> None:
+            count(event)
+            emit(event)
+
+        self.emit = emit_counted
 
     def once(self, pipelines: Sequence[PipelineSpec]) -> RunReport:
         """One pass over every source; a source that fails does not stop the others, unless ``fail_fast`` is set.
@@ -401,7 +410,9 @@ class Loop:
         # Without a place for its table there is none for a record of it either.
         if bound is None:
             return RunHistory().add(ended)
-        history, problem = self._recorder.note(bound.table_store, bound.key, ended)
+        counts = self._metrics.take_counts(name) | {f"runs_total.{ended.outcome.value}": 1}
+        history, problem = self._recorder.note(bound.table_store, bound.key, ended, counts)
+        self.emit(events.RunRecorded(*name, history.totals))
         # After a failure it is most likely the same problem, and that was told.
         if problem is not None and ended.outcome is Outcome.SUCCEEDED and name not in self._untold:
             self._untold.add(name)

@@ -57,6 +57,15 @@ def test_a_long_error_is_cut_and_entries_are_few_but_totals_are_of_all() -> None
     assert (found.totals["times"], found.totals["failures"]) == (100, 100)
 
 
+def test_counters_of_all_runs_are_added_up_and_outlive_every_entry() -> None:
+    found = RunHistory()
+    for minute in range(100):
+        found = found.count({"late_files_total": 2, f"runs_total.{'failed' if minute % 4 else 'succeeded'}": 1})
+        found = RunHistory.from_bytes(found.add(run(minute)).to_bytes())
+    assert (found.totals["late_files_total"], found.totals["times"]) == (200, 100)
+    assert (found.totals["runs_total.failed"], found.totals["runs_total.succeeded"]) == (75, 25)
+
+
 def test_damaged_content_tells_nothing() -> None:
     for content in (b"", b"[]", b"{}", b'{"version": 2}', b'{"version": 1, "runs": [{}]}', b"\xff"):
         assert RunHistory.from_bytes(content) == RunHistory()
