@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from tidegate.commands.schema import replace_schema as replace_schema
     from tidegate.commands.schema import show_schema as show_schema
     from tidegate.commands.secret_search import search_secrets as search_secrets
+    from tidegate.commands.serve import serve as serve
     from tidegate.commands.setup import set_up as set_up
     from tidegate.commands.status import plan as plan
-    from tidegate.commands.status import serve as serve
     from tidegate.commands.status import status as status
     from tidegate.commands.table import checkpoint_table as checkpoint_table
     from tidegate.commands.table import optimize_table as optimize_table
@@ -237,7 +237,8 @@ _NAMES = {
     "commands.schema": "diff_schema infer_schema replace_schema show_schema",
     "commands.project": "load",
     "commands.setup": "set_up",
-    "commands.status": "plan serve status",
+    "commands.serve": "serve",
+    "commands.status": "plan status",
     "commands.table": "checkpoint_table optimize_table vacuum_table widen_table",
     "commands.units": "reset_units retry_units unit units",
     "commands.watermark": "reset_watermark set_watermark show_watermarks watermark_history",

@@ -258,6 +258,46 @@ def test_serve_shows_what_runs_elsewhere_left_and_ends_on_a_signal(tmp_path: Pat
         assert process.wait(30) == 0
 
 
+def test_serve_counts_what_runs_elsewhere_committed(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.arrive("date=2026-01-28/1.ndjson")
+    lake.write("date=2026-01-28/2.ndjson", '{"id": 900}\n{"id": "x"}\n')
+    lake.run()
+    stop, address = threading.Event(), list[str]()
+    answers = threading.Event()
+
+    def note(where: str) -> None:
+        address.append(where)
+        answers.set()
+
+    serving = threading.Thread(
+        target=tidegate.serve,
+        args=(lake.config,),
+        kwargs={"address": "127.0.0.1:0", "every": 0.0, "started": note, "stop": stop},
+    )
+    serving.start()
+    try:
+        assert answers.wait(30)
+        run = Watched(lake, address[0])
+        before = run.metrics()
+        assert before["tidegate_records_processed_total"] == 11
+        assert before['tidegate_files_processed_totalstatus="finished"'] == 2
+        assert before['tidegate_bad_records_totalreason="wrong_type"'] == 1
+        assert before['tidegate_runs_totaloutcome="succeeded"'] == 1
+        assert before["tidegate_dead_letters_open"] == 1
+        lake.arrive("date=2026-01-28/3.ndjson")
+        lake.run()
+        after = run.metrics()
+    finally:
+        stop.set()
+        serving.join()
+    assert after["tidegate_records_processed_total"] == 21
+    assert after['tidegate_commit_outcomes_totaloutcome="committed"'] == 2
+    assert after['tidegate_runs_totaloutcome="succeeded"'] == 2
+    assert after["tidegate_last_success_timestamp_seconds"] > before["tidegate_last_success_timestamp_seconds"]
+    assert after["tidegate_bytes_read_total"] == sum(path.stat().st_size for path in lake.root.glob("data/*/*"))
+
+
 LOOK = """
 import sys
 from tidegate.cli.main import cli

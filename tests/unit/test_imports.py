@@ -59,7 +59,7 @@ DEFERRING = {
     "commands.commit",
     "commands.run",
     "commands.project",
-    "commands.status",
+    "commands.serve",
     "protocol.store",
     "protocol.table_checks",
     "runs.columns",

@@ -1,9 +1,8 @@
-"""Plan, status and serve: what a run would read, and where every source stands. Changes nothing, starts no Spark."""
+"""Plan and status: what a run would read, and where every source stands. Changes nothing, starts no Spark."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from shlex import quote
@@ -111,37 +110,6 @@ def report_unknown(project: ProjectSpec, pipeline: PipelineSpec, source: str, to
     return _of_block(pipeline, found)
 
 
-def serve(
-    config: Config,
-    pipeline: str | None = None,
-    *,
-    address: str | None = None,
-    every: float = 15.0,
-    started: Callable[[str], None] = lambda address: None,
-    stop: threading.Event | None = None,
-) -> None:
-    """Serve metrics and health of pipelines that run elsewhere, until ``stop`` is set or a signal comes.
-
-    The numbers are those of ``status``, at most ``every`` seconds old. ``address`` defaults to the configuration's;
-    ``started`` gets it once the server answers.
-    """
-    from tidegate.observe.pages import serve_status
-    from tidegate.runs.loop import stops_on_signals
-
-    flag = stop or threading.Event()
-    project = load(config, pipeline=pipeline)
-    where = address or project.metrics.address
-    with (
-        stops_on_signals(flag),
-        # With blocks, runs elsewhere may have found other tables since.
-        serve_status(
-            lambda: status(config if project.blocks else project, pipeline), where, every, project.second_names
-        ) as found,
-    ):
-        started(found)
-        flag.wait()
-
-
 def plan_of(source: TrackedSource, now: datetime, *, accept_new_partitions: bool = False) -> PlanReport:
     """What a run would read, and why it would skip the rest; with failures from before the first position."""
     plan: PlanReport = source.tracker.plan(source, now, accept_new_partitions=accept_new_partitions)
@@ -209,6 +177,7 @@ def _with_health(
         last_success_at=history.last_success_at,
         last_data_at=last_data_at,
         expect_every_seconds=None if expect_every is None else expect_every.total_seconds(),
+        totals=history.totals,
     )
 
 

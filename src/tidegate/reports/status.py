@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
@@ -104,7 +104,8 @@ class SourceStatus(Report):
     pipeline came from; ``vanished``: the database no longer has the table. For people alone, ``folded`` says how many
     tables of a block are added up. ``health`` is the one that every command and page shows. ``last_run`` is how the
     last runs ended, also those that refused or found nothing; ``last_success_at`` is when one last succeeded,
-    ``last_data_at`` when one last brought new data, which must not be longer ago than ``expect_every_seconds``.
+    ``last_data_at`` when one last brought new data, which must not be longer ago than ``expect_every_seconds``. For
+    metrics alone, ``totals`` add up all recorded runs.
     """
 
     pipeline: str
@@ -150,6 +151,7 @@ class SourceStatus(Report):
     last_success_at: datetime | None = None
     last_data_at: datetime | None = None
     expect_every_seconds: float | None = None
+    totals: Mapping[str, float] = field(default_factory=dict, hash=False, metadata={"json": False})
 
     def describe(self, view: View) -> Iterator[Block]:
         """Yield the table with this source alone."""
