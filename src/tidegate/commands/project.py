@@ -135,8 +135,19 @@ def open_emitter(
     mode: Mode,
     emit: Emit,
     interval: Callable[[PipelineSpec], float] | None = None,
+    *,
+    is_whole: bool = True,
 ) -> Iterator[Emit]:
-    """An emitter without secrets that in continuous runs, and loaded for them only, also serves metrics and health."""
+    """An emitter without secrets that also serves metrics and health in continuous runs, or exports those of others.
+
+    What does that is loaded only if it is asked for. ``is_whole``: these are all pipelines of the configuration.
+    """
+    if mode == "once" and project.metrics.is_exported:
+        from tidegate.observe.metrics_export import export_run
+
+        with export_run(project, pipelines, without_secrets(emit, project), is_whole=is_whole) as told:
+            yield told
+        return
     if mode == "once":
         yield without_secrets(emit, project)
         return

@@ -68,7 +68,7 @@ def run(
         if each.refused is None and (each.sink.name or any(source.read is not None for source in each.sources))
     ]
     with (
-        open_emitter(project, chosen, mode, emit) as told,
+        open_emitter(project, chosen, mode, emit, is_whole=pipeline is None) as told,
         open_engine(project, told, flag, lambda: bound_files(project, pipeline), columns) as opened,
     ):
         return run_on(

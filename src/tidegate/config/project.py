@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Annotated, Any, ClassVar
+from urllib.parse import unquote
 
 from tidegate.config import values as v
 from tidegate.config.column_source import JdbcConnectionModel, backward, note_columns, note_short_forms, with_path
@@ -41,12 +42,12 @@ from tidegate.config.secrets import note_short_secrets, secret_problems
 from tidegate.config.sink import STRATEGY_KEYS
 from tidegate.config.values import check, refusal, text
 from tidegate.config.work_units import unit_notices
-from tidegate.errors import StorageError
+from tidegate.errors import ConfigError, StorageError
 from tidegate.specs.columns import WHOLE, ColumnSource
 from tidegate.specs.keys import Key
-from tidegate.specs.locations import Secret, looks_secret
+from tidegate.specs.locations import Secret, looks_secret, split_address
 from tidegate.specs.masking import MASK, Mask
-from tidegate.specs.project import ProjectSpec, ProviderKind, SparkSpec, StateSpec, TableBlock
+from tidegate.specs.project import MetricsSpec, ProjectSpec, ProviderKind, SparkSpec, StateSpec, TableBlock
 from tidegate.storage.options import split_uri
 from tidegate.storage.stores import TablePlaces
 
@@ -78,6 +79,32 @@ def listen_address(value: object) -> str:
     host, _, port = where.rpartition(":")
     if not host or not port.isascii() or not port.isdigit() or len(port) > 5 or int(port) > 65535:
         raise refusal("is not an address to listen at", "allowed: host:port, such as 127.0.0.1:9090")
+    return where
+
+
+@check()
+def textfile(value: object) -> str:
+    """A local file that the textfile collector of node_exporter reads."""
+    path = text(value)
+    if not path.endswith(".prom"):
+        raise refusal("is no file that node_exporter reads", "allowed: a path that ends in .prom")
+    if "://" in path:
+        raise refusal("is no local file", "allowed: a path on this machine")
+    return path
+
+
+@check()
+def push_url(value: object) -> Secret:
+    """The address of a Pushgateway, with credentials if it asks for some."""
+    where = v.secret(value)
+    try:
+        split_address(where.value)
+        is_address = re.fullmatch(r"https?://[^/?#\s]+(/[^?#\s]*)?", where.value)
+    except ConfigError:
+        is_address = None
+    if not is_address:
+        how = "write it like https://USER:PASSWORD@push.example.org:9091, special characters of a password as %XX"
+        raise refusal("is not the address of a Pushgateway", how)
     return where
 
 
@@ -116,6 +143,25 @@ def provider(value: object) -> ProviderKind | str:
     if ":" in text(value):
         return v.function(value)
     return ProviderKind(v.choose(value, *(each.value for each in ProviderKind)))
+
+
+class MetricsModel(Model):
+    """Prometheus metrics."""
+
+    spec: ClassVar = MetricsSpec
+    takes: ClassVar[Parts] = (part(MetricsSpec),)
+
+    def build(self, context: Context) -> MetricsSpec:
+        """The metrics; the path of a file starts at the directory of the configuration."""
+        path: str | None = self["textfile"]
+        if path is not None:
+            path = unquote(context.absolute(path).removeprefix("file://"))
+        return make(MetricsSpec, self.given, context, textfile=path)
+
+    @classmethod
+    def show(cls, spec: MetricsSpec) -> dict[str, Any]:
+        """The metrics, without the credentials of the Pushgateway."""
+        return dump(cls, spec, given={"push_url": mask_address(spec.push_url.value) if spec.push_url else None})
 
 
 class StateModel(Model):

@@ -84,6 +84,7 @@ class _LastPass:
     stopped_by: str = ""
     failed_files: int = 0
     failed_units: int = 0
+    open_letters: int = 0
     failing_since: float | None = None
     busy: bool = False
     empty: bool = False
@@ -162,6 +163,7 @@ class HealthListener:
             position=1,
             failed_files=vital.failed_files,
             failed_units=vital.failed_units,
+            open_letters=vital.open_letters,
             empty=vital.empty,
             sealed_ahead=vital.future_seals,
             expect_every=self._expected.get(name),
@@ -223,3 +225,4 @@ def _note_end(vital: _LastPass, event: events.SourceFinished) -> None:
     vital.ended_at = vital.seen_at
     vital.last_success_at = event.last_success_at or vital.last_success_at
     vital.last_data_at = event.last_data_at or vital.last_data_at
+    vital.open_letters = vital.open_letters if event.open_letters is None else event.open_letters

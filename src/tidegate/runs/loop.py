@@ -412,7 +412,8 @@ class Loop:
             return RunHistory().add(ended)
         counts = self._metrics.take_counts(name) | {f"runs_total.{ended.outcome.value}": 1}
         history, problem = self._recorder.note(bound.table_store, bound.key, ended, counts)
-        self.emit(events.RunRecorded(*name, history.totals))
+        if problem is None:
+            self.emit(events.RunRecorded(*name, history.totals))
         # After a failure it is most likely the same problem, and that was told.
         if problem is not None and ended.outcome is Outcome.SUCCEEDED and name not in self._untold:
             self._untold.add(name)

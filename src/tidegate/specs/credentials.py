@@ -256,8 +256,8 @@ def _of_field(holder: object, name: str) -> Iterator[str]:
             yield from _in_arguments(value)
         case "remote", str():
             yield from _of_remote(value)
-        case "url", Secret():
-            # The place of a state provider is shown; only what it holds besides is secret.
+        case "url" | "push_url", Secret():
+            # The place of a state provider or a Pushgateway is shown; only what it holds besides is secret.
             yield from _in_address(value.value)
         case "url" | "path", str():
             yield from jdbc_credentials(value) if value.startswith("jdbc:") else credentials_in_address(value)

@@ -294,6 +294,17 @@ class MetricsSpec:
     enabled: Annotated[bool, Key("Serve metrics.")] = False
     address: Annotated[str, Checked("listen_address"), Key("The address to listen on, host:port.")] = "127.0.0.1:9090"
     legacy_names: Annotated[bool, Key("Also exports metrics under the names of another system.")] = False
+    textfile: Annotated[
+        str | None, Checked("textfile"), Key("A file NAME.prom to which each single run writes its metrics.")
+    ] = None
+    push_url: Annotated[
+        Secret | None, Checked("push_url"), Key("A Pushgateway to which each single run pushes its metrics.")
+    ] = None
+
+    @property
+    def is_exported(self) -> bool:
+        """Whether single runs leave their metrics somewhere."""
+        return self.textfile is not None or self.push_url is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,6 +127,8 @@ OTHER_VALUES: dict[str, Any] = {
     "metrics.enabled": True,
     "metrics.address": "0.0.0.0:1",
     "metrics.legacy_names": True,
+    "metrics.textfile": "collected/tidegate.prom",
+    "metrics.push_url": "https://push.example.org:9091/gateway",
 }
 """A value for each key that differs from the base file below."""
 

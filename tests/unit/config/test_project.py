@@ -1,4 +1,4 @@
-"""The state provider: its address, relative to the file, and never shown with what is secret in it."""
+"""State providers and places for metrics: relative to the file, and never shown with what is secret in them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import yaml
 from support.errors import check_names
 from tidegate.config import load, show
 from tidegate.specs.locations import Options, Secret
+from tidegate.specs.masking import Mask
 from tidegate.specs.project import ProjectSpec, ProviderKind, StateSpec
 
 Loaded = Callable[..., ProjectSpec]
@@ -92,3 +93,26 @@ def test_an_address_without_secrets_survives_show(loaded: Loaded) -> None:
     for state in ("provider: sql, url: 'sqlite:///state.db'", "provider: file, url: state"):
         project = loaded(file(state))
         assert load(show(project), env={}).state == project.state
+
+
+@pytest.mark.parametrize(
+    ("metrics", "words"),
+    [
+        ("textfile: metrics.txt", "metrics.textfile … .prom"),
+        ("textfile: 's3://b/m.prom'", "metrics.textfile … local"),
+        (f"push_url: '{CANARY}@gateway:9091'", "metrics.push_url … Pushgateway"),
+        (f"push_url: 'http://me:{CANARY}@gateway:99999'", "metrics.push_url … Pushgateway"),
+        (f"push_url: 'http://gateway:9091/?token={CANARY}'", "metrics.push_url … Pushgateway"),
+    ],
+)
+def test_a_place_for_metrics_that_cannot_be_is_one_problem(problems: Problems, metrics: str, words: str) -> None:
+    (line,) = problems(f"{PIPELINE}\nmetrics: {{{metrics}}}\n")
+    check_names(line, words)
+    assert CANARY not in line
+
+
+def test_the_credentials_of_a_pushgateway_do_not_show(loaded: Loaded) -> None:
+    project = loaded(f"{PIPELINE}\nmetrics: {{push_url: 'https://me:{CANARY}@gateway:9091/push'}}\n")
+    assert CANARY not in repr(project) + show(project) + str(project.metrics.push_url)
+    assert yaml.safe_load(show(project))["metrics"]["push_url"] == "https://***@gateway:9091/push"
+    assert Mask.around(project)(f"refused: {CANARY} at gateway:9091") == "refused: *** at gateway:9091"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from support.metrics import NAME, Clock
 from tidegate.observe import events
 from tidegate.observe.health_listener import MISSED_INTERVALS, PATIENCE_SECS, HealthListener
@@ -36,6 +38,17 @@ def test_files_that_cannot_be_read_make_a_source_unwell() -> None:
     found(finished(failed_files=2))
     assert reasons(found) == ["2 files cannot be read", ""]
     found(finished())
+    assert reasons(found) == ["", ""]
+
+
+def test_many_open_dead_letters_make_a_source_unwell_as_they_do_for_status() -> None:
+    found = health(Clock())
+    found(replace(finished(), open_letters=101))
+    assert reasons(found) == ["101 dead letters open", ""]
+    # A pass that failed does not know how many there are.
+    found(finished())
+    assert reasons(found) == ["101 dead letters open", ""]
+    found(replace(finished(), open_letters=100))
     assert reasons(found) == ["", ""]
 
 
