@@ -4,7 +4,7 @@ PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .venv/.ready: pyproject.toml constraints.txt scripts/setup.sh native/Cargo.toml native/pyproject.toml $(wildcard native/src/*.rs)
 	@scripts/setup.sh
@@ -49,6 +49,16 @@ build/clouds/.ready:
 test-clouds: setup build/clouds/.ready ## the store and whole runs against emulated clouds (needs node and go; fetches 400 MB)
 	TIDEGATE_CLOUDS=$(CURDIR)/build/clouds $(PYTEST) tests/contract tests/e2e/test_clouds.py -m clouds
 
+build/prometheus/.ready:
+	@mkdir -p $(@D)
+	@command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || { echo "no Debian packages here: put prometheus, promtool, prometheus-pushgateway and prometheus-node-exporter into $(@D)/usr/bin, and touch $@"; exit 1; }
+	cd $(@D) && { apt-get download prometheus prometheus-pushgateway prometheus-node-exporter || { echo "run apt-get update first"; exit 1; }; }
+	cd $(@D) && for each in *.deb; do dpkg-deb -x $$each . || exit 1; done
+	touch $@
+
+test-integrations: setup build/prometheus/.ready ## alerts, dashboard and metrics against a real Prometheus, Pushgateway and node_exporter (fetches 26 MB)
+	TIDEGATE_PROMETHEUS=$(CURDIR)/build/prometheus/usr/bin $(PYTEST) tests/integrations
+
 lint: setup ## ruff, mypy --strict, import directions; and how large the house is
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
@@ -89,4 +99,4 @@ chaos: setup ## try to lose or double a row (10,000 failures, about an hour), an
 clean: ## remove what builds and tests leave behind
 	rm -rf build dist native/target .mypy_cache .ruff_cache .pytest_cache .hypothesis demo spark-warehouse
 
-.PHONY: docs pictures help setup demo test test-long unit dist release test-dist test-versions test-lowest test-clouds lint format bench bench-quick bench-scale chaos clean
+.PHONY: docs pictures help setup demo test test-long unit dist release test-dist test-versions test-lowest test-clouds test-integrations lint format bench bench-quick bench-scale chaos clean
