@@ -164,11 +164,13 @@ def test_a_continuous_run_takes_tables_that_join_and_leaves_those_that_vanish(
     monkeypatch.setattr("tidegate.runs.loop.LIST_TABLES_SECS", 0.2)
     in_postgres.execute("create table a (id int primary key); insert into a values (1); create table b (id int);")
     in_postgres.configure(poll_interval_secs=1)
-    stop, told, seen = threading.Event(), list[str](), threading.Event()
+    stop, told, begun, seen = threading.Event(), list[str](), threading.Event(), threading.Event()
 
     def follow(event: Event) -> None:
         if isinstance(event, Notice):
             told.append(event.text)
+        if isinstance(event, SourceFinished) and event.pipeline == "shop.public.b":
+            begun.set()
         if isinstance(event, SourceFinished) and (event.pipeline, event.rows) == ("shop.public.fresh", 1):
             seen.set()
 
@@ -176,8 +178,9 @@ def test_a_continuous_run_takes_tables_that_join_and_leaves_those_that_vanish(
         target=lambda: tidegate.run(in_postgres.config, mode="continuous", emit=follow, stop=stop), daemon=True
     )
     run.start()
-    in_postgres.execute("create table fresh (id int primary key); insert into fresh values (7); drop table b;")
     try:
+        assert begun.wait(60), told
+        in_postgres.execute("create table fresh (id int primary key); insert into fresh values (7); drop table b;")
         assert seen.wait(60), told
         wait_until(lambda: any("no longer in the database" in text for text in told))
     finally:
