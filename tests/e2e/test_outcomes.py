@@ -96,3 +96,13 @@ def test_one_id_is_in_the_commit_and_in_the_record(lake: Lake) -> None:
     (entry,) = DeltaTable(str(lake.root / "lake/events")).history(1)
     (tag,) = parse_tags(entry["userMetadata"])
     assert tag.packed["run"] == found.last_run.run
+
+
+def test_a_state_that_nobody_can_read_is_unknown_and_not_new(lake: Lake) -> None:
+    for path in [*lake.root.rglob("*_checkpoint.json"), *lake.root.rglob("0*-*.json")]:
+        if "_delta_log" not in path.parts:
+            path.write_text("damaged")
+    found = look(lake)
+    assert (found.state, found.health.level) == ("Unknown", HealthLevel.UNKNOWN)
+    assert lake.run().ok
+    assert look(lake).health.level is HealthLevel.HEALTHY

@@ -10,15 +10,16 @@ from shlex import quote
 from tidegate.commands.project import Config, load, load_asking, on_engine, pipelines_of, sources_of
 from tidegate.core.health import TOLERATED_DEAD_LETTERS, Evidence, Health, HealthLevel, judge
 from tidegate.core.run_history import RunHistory
-from tidegate.errors import SourceError, TidegateError
+from tidegate.errors import SourceError, StateError, TidegateError
 from tidegate.protocol.documents import Mirror
 from tidegate.protocol.run_record import read_history
 from tidegate.reports.plan import PlanReport, UnreadTable
 from tidegate.reports.status import SourceStatus, shown_state
+from tidegate.reports.wording import count
 from tidegate.runs.presence import attempts_note, who_is_at_work
 from tidegate.runs.tracker import Backlog, Summary, TrackedSource
 from tidegate.specs.masking import Mask
-from tidegate.specs.project import OnConflict, PipelineSpec, ProjectSpec
+from tidegate.specs.project import Delivery, OnConflict, PipelineSpec, ProjectSpec
 
 VANISHED = "it is no longer in the database; its table and its position are kept, and runs leave it alone"
 
@@ -128,6 +129,7 @@ def status_of(source: TrackedSource, now: datetime, config: str = "CONFIG") -> S
     try:
         history = read_history(source.table_store, source.key)
         recorded = source.read_recorded()
+        _check_recorded(source, recorded, history)
         committed = source.last_commit_at(recorded)
         state = source.decode_recorded(recorded)
         summary = source.tracker.summary(state)
@@ -142,6 +144,16 @@ def status_of(source: TrackedSource, now: datetime, config: str = "CONFIG") -> S
     if source.pipeline.conflict is not OnConflict.RACE:
         notes = (*notes, *who_is_at_work(source.table_store, source.key, now))
     return _with_health(replace(known, notes=(*known.notes, *notes)), history, config, source, now)
+
+
+def _check_recorded(source: TrackedSource, recorded: Mirror | None, history: RunHistory) -> None:
+    """Refuse to call a source new of which runs have committed: then its state is there and cannot be read."""
+    commits = history.totals.get("commits", 0)
+    if recorded is None and commits and source.pipeline.delivery is Delivery.DIRECT:
+        raise StateError(
+            f"{source.key}: runs have committed {count(int(commits), 'time')}, and no recorded state can be read",
+            "the position is also in the log of the table: `tidegate plan` finds it there, and so does the next run",
+        )
 
 
 def _with_health(
