@@ -117,12 +117,20 @@ class Invocation:
         If ``result_follows`` on the same terminal, errors that the result repeats are logged only if the command
         ends before it prints one. Elsewhere an error that stops several sources is logged once, with their names.
         """
-        from tidegate.observe.logs import DeferredErrors, ErrorsOnce, JsonLog, TerminalLog, TextLog, fanout
+        from tidegate.observe.logs import (
+            DeferredErrors,
+            ErrorsOnce,
+            JsonLog,
+            TerminalLog,
+            TextLog,
+            fanout,
+            keep_records,
+        )
 
         # Who chooses a level keeps the log, and needs the times.
         as_text = TerminalLog if self.log_level is None and is_terminal(sys.stderr) else TextLog
         log = JsonLog if self.log_format == "json" else as_text
-        with _duplicate_stderr() as stream, self._progress(stream) as view:
+        with keep_records(), _duplicate_stderr() as stream, self._progress(stream) as view:
             self._view = view
             lines: Emit = log(view.write, self.effective_level(), traces=self.debug)
             held = DeferredErrors if self._sees_both() else ErrorsOnce

@@ -24,7 +24,7 @@ from tidegate.core.engines import local_engine_problems
 from tidegate.errors import ConfigError
 from tidegate.migrate.foreign import FOREIGN
 from tidegate.observe.events import Emit, SessionStarting, ignore
-from tidegate.observe.logs import mask_events
+from tidegate.observe.logs import log_events, mask_events
 from tidegate.reports.page import names
 from tidegate.reports.wording import count
 from tidegate.specs.masking import Mask, remember
@@ -124,8 +124,11 @@ def on_engine(project: ProjectSpec, engine: str | None = None, *, pipeline: str 
 
 
 def without_secrets(emit: Emit, project: ProjectSpec) -> Emit:
-    """What every part of a command emits to, so that no event has a secret of the project, whoever emits it."""
-    return mask_events(emit, Mask.around(project))
+    """What every part of a command emits to, so that no event has a secret of the project, whoever emits it.
+
+    Events go to the standard ``logging`` as well.
+    """
+    return mask_events(log_events(emit), Mask.around(project))
 
 
 @contextlib.contextmanager

@@ -7,9 +7,10 @@ A JSON line has ``ts`` (ISO 8601, UTC), ``level``, ``event`` (its stable name), 
 from __future__ import annotations
 
 import json
+import logging
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from enum import IntEnum
@@ -20,6 +21,11 @@ from tidegate.observe import events
 from tidegate.observe.events import CommitFailed, Emit, Event, FailureTraced, FileRefused, SourceFailed, UnitRejected
 from tidegate.reports.wording import count, duration, row_changes, size, visible
 from tidegate.specs.masking import Mask
+
+LOGGER = logging.getLogger("tidegate")
+"""Where events go besides: who uses Tidegate as a library decides which of them are kept, and where."""
+# Without a handler of its own, logging would print warnings of a library on standard error.
+LOGGER.addHandler(logging.NullHandler())
 
 _OUTCOMES = {"failed": "failed", "retired": "is retired", "thin": "is left for a later run"}
 
@@ -234,6 +240,36 @@ class JsonLog(TextLog):
         }
         # A field of another type must not cost the line, and with it the event.
         return json.dumps(line, default=str)
+
+
+def log_events(emit: Emit) -> Emit:
+    """An ``Emit`` that passes on every event, after a record of it to the logger ``tidegate`` of the standard library.
+
+    A record has ``event`` (its stable name), ``pipeline``, ``source``, ``run`` and ``fields``.
+    """
+    run: str | None = None
+
+    def emit_and_log(event: Event) -> None:
+        nonlocal run
+        if isinstance(event, events.RunStarted):
+            run = event.run
+        level = Level.parse(event.level)
+        if LOGGER.isEnabledFor(level):
+            names = {"event": event.name, "pipeline": event.pipeline, "source": event.source, "run": run}
+            LOGGER.log(level, "%s", label_event(event, sentence(event)), extra={**names, "fields": facts(event)})
+        emit(event)
+
+    return emit_and_log
+
+
+@contextmanager
+def keep_records() -> Iterator[None]:
+    """While inside, records reach only handlers of the logger itself: the command line shows the events already."""
+    before, LOGGER.propagate = LOGGER.propagate, False
+    try:
+        yield
+    finally:
+        LOGGER.propagate = before
 
 
 def mask_events(emit: Emit, mask: Mask) -> Emit:

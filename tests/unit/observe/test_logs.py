@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from support.all_cases import for_all
 from tidegate.observe import events
 from tidegate.observe.events import Event
-from tidegate.observe.logs import JsonLog, Level, TextLog, sentence, subject
+from tidegate.observe.logs import LOGGER, JsonLog, Level, TextLog, keep_records, log_events, sentence, subject
 
 NOW = datetime(2026, 1, 28, 14, 30, 5, 123_000, tzinfo=UTC)
 NOTICE = events.Notice("events", "asia", text="careful")
@@ -119,3 +120,45 @@ def test_a_trace_keeps_its_lines_and_is_written_at_any_level_where_it_is_asked_f
             events.FailureTraced("p", "s", "Traceback\n  in \x1b[31m")
         )
     assert lines == ["2026-01-28 14:30:05Z debug   p/s: Traceback\n    in \\x1b[31m\n"]
+
+
+def test_an_event_is_a_record_of_the_standard_logging_with_its_names_and_the_run(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    seen: list[Event] = []
+    emit = log_events(seen.append)
+    happened = [events.RunStarted("", "", "20260128T143005-abc", "once"), NOTICE]
+    with caplog.at_level(logging.INFO, logger="tidegate"):
+        for event in happened:
+            emit(event)
+    (record,) = caplog.records
+    assert (record.name, record.levelname, record.getMessage()) == ("tidegate", "WARNING", "events/asia: careful")
+    told = {name: getattr(record, name) for name in ("event", "pipeline", "source", "run", "fields")}
+    assert told == {
+        "event": "notice",
+        "pipeline": "events",
+        "source": "asia",
+        "run": "20260128T143005-abc",
+        "fields": {"text": "careful"},
+    }
+    assert seen == happened
+
+
+def test_without_a_configured_logging_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    assert any(isinstance(each, logging.NullHandler) for each in LOGGER.handlers)
+    root = logging.getLogger()
+    before, root.handlers = root.handlers, []
+    try:
+        log_events(events.ignore)(events.SourceFailed("p", "s", "broken"))
+    finally:
+        root.handlers = before
+    assert capfd.readouterr().err == ""
+
+
+def test_the_command_line_keeps_records_from_the_root_logger(caplog: pytest.LogCaptureFixture) -> None:
+    emit = log_events(events.ignore)
+    with keep_records():
+        emit(NOTICE)
+    assert caplog.records == []
+    emit(NOTICE)
+    assert len(caplog.records) == 1
