@@ -27,7 +27,7 @@ from tidegate.errors import (
     UnsupportedTable,
 )
 from tidegate.failpoints import arm
-from tidegate.observe.events import CommitContested, Event, Notice
+from tidegate.observe.events import ColumnsAdded, CommitContested, Event, Notice
 from tidegate.protocol.delta import DeltaLakeTable
 from tidegate.reports.table import SchemaInference, TableRewrite
 from tidegate.runs.in_process import InProcessEngine
@@ -259,6 +259,8 @@ class TestNewColumns:
         assert sum(row["more"] == 7 and row["u"] == {"a": 1, "b": None} and row["j"] == "{}" for row in rows) == 10
         assert sum(row["u"] == {"a": 2, "b": "x"} and row["j"] == '{"any":[1]}' for row in rows) == 10
         assert sum(row["gone"] == "here" for row in rows) == 10
+        brought = [event.columns for event in lake.seen if isinstance(event, ColumnsAdded)]
+        assert brought == [("more", "u", "j"), ("u.b", "gone")]
         lake.assert_exactly_once()
 
     def test_a_field_that_the_table_has_another_column_for_keeps_no_other_field_out(self, lake: Lake) -> None:

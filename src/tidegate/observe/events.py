@@ -272,6 +272,12 @@ class ColumnsInferred(Notice, name="columns_inferred"):
     """The columns of a new table, inferred from its files."""
 
 
+class ColumnsAdded(Event, name="columns_added"):
+    """A commit brought columns, or fields inside columns, that the table did not have."""
+
+    columns: tuple[str, ...]
+
+
 class FutureSealFound(Notice, name="future_seal_found", level="warning"):
     """A clock that was ahead has sealed folders that are not old: their new files are not read."""
 
@@ -310,8 +316,10 @@ class RunRecorded(Event, name="run_recorded", level="debug"):
 class SourceFinished(Event, name="source_finished"):
     """One pass over one source is over; ``empty``: its location has no file at all.
 
-    ``outcome`` is how it ended: succeeded, incomplete, failed, refused or stopped. ``last_success_at`` and
-    ``last_data_at`` are those of all recorded runs, this one included. ``open_letters`` is None if it is not known.
+    ``outcome`` is how it ended: succeeded, incomplete, failed, refused or stopped; ``outcome_since`` is when runs began
+    to end like this. ``first_run_at``, ``last_success_at`` and ``last_data_at`` are those of all recorded runs, this
+    one included. ``exit_code`` is that of its error, 0 without one; ``open_letters`` are unanswered dead
+    letters, None if their number is not known.
     """
 
     state: str
@@ -329,6 +337,9 @@ class SourceFinished(Event, name="source_finished"):
     outcome: str = ""
     last_success_at: datetime | None = None
     last_data_at: datetime | None = None
+    outcome_since: datetime | None = None
+    first_run_at: datetime | None = None
+    exit_code: int = 0
     open_letters: int | None = None
 
 

@@ -152,6 +152,8 @@ def _commit_words(event: Event) -> str:
                 f"staged {count(event.rows, 'row')} of {count(event.source_files, 'file')}"
                 f" ({size(event.source_bytes)}) as unit {event.position}, waiting for `tidegate commit`"
             )
+        case events.ColumnsAdded():
+            return f"new {'column' if len(event.columns) == 1 else 'columns'} in the table: {', '.join(event.columns)}"
         case events.CommitterLooked():
             left = f", {count(event.waiting, 'unit')} left" if event.waiting else ""
             return f"looked for staged units: at position {event.position}{left}"

@@ -41,7 +41,7 @@ from tidegate.errors import (
     UnsupportedTable,
 )
 from tidegate.failpoints import failpoint
-from tidegate.observe.events import CommitContested, CommitFailed, Committed
+from tidegate.observe.events import ColumnsAdded, CommitContested, CommitFailed, Committed
 from tidegate.protocol import documents, follow_ups
 from tidegate.protocol.change import (
     NOT_COUNTED,
@@ -71,6 +71,7 @@ from tidegate.protocol.table_checks import (
     columns_to_add,
     costs_rows,
     lane_reasons,
+    name_new_columns,
 )
 from tidegate.reports.wording import count
 from tidegate.storage.local import lock_log
@@ -234,6 +235,7 @@ class Attempt:
         self._adds = adds
         self._checked = min(each.opened.table_version for each in members)
         self._first_base: int | None = None
+        self.brought_columns: tuple[str, ...] = ()
         self._added_columns: tuple[str, ...] = ()
         self._brings_columns = False
         self._settings = 0
@@ -328,7 +330,8 @@ class Attempt:
         Spark adds them in the commit that writes the rows.
         """
         match self.write:
-            case ReplaceRows(predicate=None):
+            case ReplaceRows(predicate=None, schema=schema):
+                self.brought_columns = name_new_columns(snapshot.facts, schema)
                 return False
             case SparkWrite():
                 pass
@@ -340,6 +343,8 @@ class Attempt:
         except ReplacesTable as error:
             return self._replace_columns(snapshot, error)
         self._brings_columns = bool(fields)
+        # Kept once they are added: the next try finds them in the table.
+        self.brought_columns = name_new_columns(snapshot.facts, fields) if fields else self.brought_columns
         if not fields or isinstance(self.write, SparkWrite):
             return False
         names = tuple(field.name for field in fields)
@@ -650,6 +655,8 @@ def _finish(member: WrittenMember, attempt: Attempt, entry: LogEntry) -> Positio
     now = replace(now, unpaid=not follow_ups.pay_if_possible(site, now))
     _check_rows(site, change.write, entry)
     site.emit(_event(member, now, attempt, entry))
+    if member is attempt.lead and attempt.brought_columns:
+        site.emit(ColumnsAdded(site.key.pipeline, site.key.source, attempt.brought_columns))
     # Spark writes the checkpoints of the tables that it commits to; the library may not know their features.
     if not attempt.by_spark:
         follow_ups.checkpoint(site, now, opened.version)

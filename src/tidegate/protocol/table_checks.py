@@ -12,7 +12,7 @@ the types they were written with, so a narrower type that was fine while plannin
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import ColumnsChanged, ReplacesTable, SchemaMismatch, TableError, UnsupportedTable
@@ -289,6 +289,15 @@ def columns_to_add(facts: TableFacts, write: Write, mode: Evolution) -> tuple[pa
         complete = _with(complete, _find_missing(complete, written, mode, facts.partition_columns))
     known = {field.name: field for field in table}
     return tuple(field for field in complete if field.name not in known or field != known[field.name])
+
+
+def name_new_columns(facts: TableFacts, fields: Iterable[pa.Field]) -> tuple[str, ...]:
+    """The paths among ``fields`` that the table lacks; of a new struct only its own."""
+    from tidegate.schema.types import paths_of
+
+    known = {path for path, _ in paths_of(arrow_schema(facts.schema_json))}
+    new = [path for path, _ in paths_of(fields) if path not in known]
+    return tuple(path for path in new if path.rpartition(".")[0] not in new)
 
 
 def costs_rows(error: ReplacesTable) -> ReplacesTable:

@@ -544,6 +544,9 @@ def _make_finished_event(
         outcome="" if history is None else history.runs[-1].outcome.value,
         last_success_at=None if history is None else history.last_success_at,
         last_data_at=None if history is None else history.last_data_at,
+        outcome_since=None if history is None else history.last_since,
+        first_run_at=None if history is None else history.first_at,
+        exit_code=report.exit_code,
     )
 
 
