@@ -171,6 +171,10 @@ if TYPE_CHECKING:
     from tidegate.specs.locations import Location as Location
     from tidegate.specs.locations import Options as Options
     from tidegate.specs.locations import Secret as Secret
+    from tidegate.specs.notify import DestinationSpec as DestinationSpec
+    from tidegate.specs.notify import MessageFormat as MessageFormat
+    from tidegate.specs.notify import MessageReason as MessageReason
+    from tidegate.specs.notify import NotifySpec as NotifySpec
     from tidegate.specs.project import Delivery as Delivery
     from tidegate.specs.project import EngineKind as EngineKind
     from tidegate.specs.project import ErrorHandling as ErrorHandling
@@ -274,6 +278,7 @@ _NAMES = {
     ),
     "specs.locations": "Location Options Secret",
     "specs.files": "Compression Format LateFiles Lateness PartitionFilter PathSource Tracking",
+    "specs.notify": "DestinationSpec MessageFormat MessageReason NotifySpec",
     "specs.project": (
         "Delivery EngineKind ErrorHandling OnBadRecord OnConflict PipelineSpec ProjectSpec ProviderKind SparkSpec "
         "StagingSpec StateSpec TableBlock TransformSpec"

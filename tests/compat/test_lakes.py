@@ -143,7 +143,7 @@ ELSEWHERE = ("a run that began at ",)
 """How sentences begin that are said of a run that died on another machine, or before this one was started."""
 LATER_KEYS = frozenset(
     {"block", "empty", "engine", "future_seals", "last_commit_at", "left_out", "requests_by_time", "result", "vanished"}
-    | {"health", "last_run", "last_success_at", "last_data_at", "expect_every_seconds"}
+    | {"health", "last_run", "last_success_at", "last_data_at", "expect_every_seconds", "first_run_at"}
 )
 """Keys that are printed since then."""
 

@@ -74,7 +74,7 @@ def documented_default(key: KeyPath) -> str:
     if value == ():
         return "`[]`"
     if isinstance(value, tuple):
-        return f"`{list(value)}`"
+        return f"`[{', '.join(value)}]`" if isinstance(value[0], StrEnum) else f"`{list(value)}`"
     if isinstance(value, Model):
         return "its defaults"
     if not isinstance(value, bool | int | float | str):

@@ -19,6 +19,7 @@ from tidegate.reports.wording import count
 from tidegate.runs.presence import attempts_note, who_is_at_work
 from tidegate.runs.tracker import Backlog, Summary, TrackedSource
 from tidegate.specs.masking import Mask
+from tidegate.specs.notify import count_tolerated
 from tidegate.specs.project import Delivery, OnConflict, PipelineSpec, ProjectSpec
 
 VANISHED = "it is no longer in the database; its table and its position are kept, and runs leave it alone"
@@ -84,7 +85,9 @@ def status_in(
     """The status of a source of the project, also of one that is not bound."""
     if bound is None:
         return report_unknown(project, pipeline, source)
-    return _of_block(pipeline, status_of(bound, now, project.origin))
+    return _of_block(
+        pipeline, status_of(bound, now, project.origin, count_tolerated(project.notify, TOLERATED_DEAD_LETTERS))
+    )
 
 
 def _of_block(pipeline: PipelineSpec, status: SourceStatus) -> SourceStatus:
@@ -117,10 +120,12 @@ def plan_of(source: TrackedSource, now: datetime, *, accept_new_partitions: bool
     return plan if plan.position else plan.replace_fields(notes=(*plan.notes, *attempts_note(source)))
 
 
-def status_of(source: TrackedSource, now: datetime, config: str = "CONFIG") -> SourceStatus:
+def status_of(
+    source: TrackedSource, now: datetime, config: str = "CONFIG", tolerated: int = TOLERATED_DEAD_LETTERS
+) -> SourceStatus:
     """State of a source by its mirror or documents, its backlog, how its last runs ended, and who is at work on it.
 
-    Commands that repair it name the file ``config``.
+    Commands that repair it name the file ``config``. More open dead letters than ``tolerated`` make it degraded.
     """
     recorded: Mirror | None = None
     committed: datetime | None = None
@@ -138,12 +143,12 @@ def status_of(source: TrackedSource, now: datetime, config: str = "CONFIG") -> S
     except TidegateError as error:
         known = _status(source, recorded, committed, summary, Backlog(), now)
         known = replace(known, state="Unknown", lag_seconds=None, error=str(error))
-        return _with_health(known, history, config, source, now)
+        return _with_health(known, history, config, source, now, tolerated)
     known = _status(source, recorded, committed, summary, backlog, now)
     notes = () if known.version else attempts_note(source)
     if source.pipeline.conflict is not OnConflict.RACE:
         notes = (*notes, *who_is_at_work(source.table_store, source.key, now))
-    return _with_health(replace(known, notes=(*known.notes, *notes)), history, config, source, now)
+    return _with_health(replace(known, notes=(*known.notes, *notes)), history, config, source, now, tolerated)
 
 
 def _check_recorded(source: TrackedSource, recorded: Mirror | None, history: RunHistory) -> None:
@@ -157,7 +162,7 @@ def _check_recorded(source: TrackedSource, recorded: Mirror | None, history: Run
 
 
 def _with_health(
-    status: SourceStatus, history: RunHistory, config: str, source: TrackedSource, now: datetime
+    status: SourceStatus, history: RunHistory, config: str, source: TrackedSource, now: datetime, tolerated: int
 ) -> SourceStatus:
     """The status with how the last runs ended, and the health that follows from all of it."""
     last = history.last
@@ -175,7 +180,7 @@ def _with_health(
         failed_files=len(status.failed),
         failed_units=0 if status.work_units is None else status.work_units.failed,
         open_letters=status.open_letters,
-        tolerated_letters=TOLERATED_DEAD_LETTERS,
+        tolerated_letters=tolerated,
         empty=status.empty,
         sealed_ahead=bool(status.future_seals),
         expect_every=expect_every,
@@ -190,6 +195,7 @@ def _with_health(
         last_data_at=last_data_at,
         expect_every_seconds=None if expect_every is None else expect_every.total_seconds(),
         totals=history.totals,
+        first_run_at=history.first_at,
     )
 
 

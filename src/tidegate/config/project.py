@@ -36,6 +36,7 @@ from tidegate.config.normal_form import (
     kinds_of_watermark,
     tag_of_connection,
 )
+from tidegate.config.notify import note_notify, notify_problems
 from tidegate.config.overlaps import in_order, order_problems, overlap_problems, table_problems
 from tidegate.config.pipeline import PipelineModel, name_connections, pipeline_problems, show_connections
 from tidegate.config.secrets import note_short_secrets, secret_problems
@@ -200,7 +201,7 @@ class ProjectModel(Model):
         part(ProjectSpec, "engine", "spark"),
         "global",
         "recovery",
-        part(ProjectSpec, "reconcile", "metrics", "state"),
+        part(ProjectSpec, "reconcile", "metrics", "notify", "state"),
     )
     connections: Annotated[dict[str, Connection], NamedBlocks(), Key("Databases and APIs, by name.")] = field(
         default_factory=dict
@@ -240,7 +241,8 @@ class ProjectModel(Model):
             "global": GlobalModel.show(spec),
             "recovery": RecoveryModel.show(spec),
         }
-        return dump(cls, spec, [key for key in fields(cls) if key != "connections" or connections], given)
+        absent = {name for name, value in (("connections", connections), ("notify", spec.notify)) if not value}
+        return dump(cls, spec, [key for key in fields(cls) if key not in absent], given)
 
 
 def _show_block(block: TableBlock) -> dict[str, Any]:
@@ -264,6 +266,7 @@ def project_problems(root: Block, absolute: Absolute, covers: Callable[[Loc], bo
             yield from connection_problems(connection)
     yield from secret_problems(root)
     yield from _state_problems(top.below("state"))
+    yield from notify_problems(top)
     for _, pipeline in top.each("pipelines"):
         yield from pipeline_problems(pipeline, absolute, covers)
     yield from overlap_problems(top, absolute)
@@ -375,6 +378,7 @@ def take_notes(root: Block, settled: list[tuple[str, ...]], foreign: Mapping[str
                 notes.notices.append(f"{source.path('safety_lag')} has no effect where every run reads everything")
         if known and all(is_file_source(source.block) for source in known.values()):
             _refuse(sink, NOT_FOR_FILES["sink"], notes, "not for file sources")
+    note_notify(top, notes)
     for path, why in foreign.items():
         for place in _drop(root, path.split(".")):
             notes.notices.append(f"{place} has no effect here and is ignored: {why}")

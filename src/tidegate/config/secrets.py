@@ -31,6 +31,7 @@ from tidegate.specs.project import ProjectSpec
 _ALONE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 _DEFAULT = re.compile(r"\$\{(\w+):-([^}]*)\}")
 SECRET_BLOCKS = ("auth", "headers", "properties", "options", "storage_options", "dlq_storage_options", "body")
+_WEBHOOK = "webhook"
 _FREE_FORM = ("headers", "properties", "options", "storage_options", "dlq_storage_options")
 _IN_AUTH = "put it into the connection's auth"
 _RECORDED = {
@@ -77,7 +78,7 @@ def find_secrets(node: Node, holder: str = "") -> Iterator[str]:
             for key, below in node.items():
                 if below is None and looks_secret(key.partition(":")[0]):
                     yield key.partition(":")[2]  # `token:abc`, where a space is missing
-                is_made_for_one = holder or looks_secret(key) or key in _FREE_FORM
+                is_made_for_one = holder or looks_secret(key) or key in (*_FREE_FORM, _WEBHOOK)
                 yield from find_secrets(
                     below, f"{holder}_{key}" if looks_secret(holder) else key if is_made_for_one else ""
                 )

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tidegate.core.health import EMPTIED, Evidence, Health, HealthLevel, Outcome, judge
+from tidegate.core.health import EMPTIED, TOLERATED_DEAD_LETTERS, Evidence, Health, HealthLevel, Outcome, judge
 from tidegate.observe import events
 from tidegate.observe.events import Event
 from tidegate.observe.metrics import Family, Name, Series
@@ -102,6 +102,7 @@ class HealthListener:
     """Follows the events of a run. ``intervals`` has the seconds between two polls of each source.
 
     ``expected`` says how often a source must bring new data, where that is known; commands name the file ``config``.
+    More open dead letters than ``tolerated`` make a source degraded.
     """
 
     def __init__(
@@ -110,9 +111,11 @@ class HealthListener:
         clock: Callable[[], float] = time.time,
         expected: Mapping[Name, timedelta] | None = None,
         config: str = "CONFIG",
+        tolerated: int = TOLERATED_DEAD_LETTERS,
     ) -> None:
         self._clock = clock
         self._expected = expected or {}
+        self._tolerated = tolerated
         self._config = config
         self._lock = threading.Lock()
         self._ready = False
@@ -164,6 +167,7 @@ class HealthListener:
             failed_files=vital.failed_files,
             failed_units=vital.failed_units,
             open_letters=vital.open_letters,
+            tolerated_letters=self._tolerated,
             empty=vital.empty,
             sealed_ahead=vital.future_seals,
             expect_every=self._expected.get(name),

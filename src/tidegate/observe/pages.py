@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
+from tidegate.core.health import TOLERATED_DEAD_LETTERS
 from tidegate.errors import ConfigError, EnvironmentProblem
 from tidegate.observe.events import Emit
 from tidegate.observe.health_listener import HealthListener, SourceHealth, tell_trouble, with_health
@@ -26,6 +27,7 @@ from tidegate.observe.logs import fanout
 from tidegate.observe.metrics import Family, Metrics, Name, Series
 from tidegate.observe.metrics_export import CONTENT_TYPE, SecondNames, expose
 from tidegate.reports.status import SourceStatus
+from tidegate.specs.notify import count_tolerated
 from tidegate.specs.project import PipelineSpec, ProjectSpec
 
 
@@ -57,8 +59,9 @@ def serve_metrics(
         for source in pipeline.sources
         if source.expect_every is not None
     }
+    tolerated = count_tolerated(project.notify, TOLERATED_DEAD_LETTERS)
     metrics = Metrics(intervals, expected=expected)
-    health = HealthListener(intervals, expected=expected, config=project.origin)
+    health = HealthListener(intervals, expected=expected, config=project.origin, tolerated=tolerated)
     pages: Pages = {
         "/metrics": lambda: metrics_page(metrics.families(), health.sources(), project.second_names),
         "/health": lambda: health_page(health.sources()),

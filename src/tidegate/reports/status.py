@@ -104,8 +104,8 @@ class SourceStatus(Report):
     pipeline came from; ``vanished``: the database no longer has the table. For people alone, ``folded`` says how many
     tables of a block are added up. ``health`` is the one that every command and page shows. ``last_run`` is how the
     last runs ended, also those that refused or found nothing; ``last_success_at`` is when one last succeeded,
-    ``last_data_at`` when one last brought new data, which must not be longer ago than ``expect_every_seconds``. For
-    metrics alone, ``totals`` add up all recorded runs.
+    ``last_data_at`` when one last brought new data, which must not be longer ago than ``expect_every_seconds``.
+    ``first_run_at`` is when the first recorded run ended. For metrics alone, ``totals`` add up all recorded runs.
     """
 
     pipeline: str
@@ -152,6 +152,7 @@ class SourceStatus(Report):
     last_data_at: datetime | None = None
     expect_every_seconds: float | None = None
     totals: Mapping[str, float] = field(default_factory=dict, hash=False, metadata={"json": False})
+    first_run_at: datetime | None = None
 
     def describe(self, view: View) -> Iterator[Block]:
         """Yield the table with this source alone."""

@@ -259,6 +259,8 @@ def _of_field(holder: object, name: str) -> Iterator[str]:
         case "url" | "push_url", Secret():
             # The place of a state provider or a Pushgateway is shown; only what it holds besides is secret.
             yield from _in_address(value.value)
+        case "webhook", Secret():
+            yield from _of_webhook(value.value)
         case "url" | "path", str():
             yield from jdbc_credentials(value) if value.startswith("jdbc:") else credentials_in_address(value)
         case _:
@@ -305,6 +307,17 @@ def _of_remote(url: str) -> Iterator[str]:
         if name.strip().lower() not in _PLAIN_PARAMETERS:
             yield value
             yield unquote(value)
+
+
+def _of_webhook(url: str) -> Iterator[str]:
+    """An address that is a key as a whole: itself, and what follows its host, which servers and proxies repeat."""
+    yield url
+    yield from _in_address(url)
+    _, _, path = url.partition("://")[2].partition("/")
+    last = path.rpartition("/")[2]
+    # An ordinary word, as in https://example.com/alerts, would be masked in every message.
+    yield from (path,) if path != last else ()
+    yield from (last,) if looks_random(last) or _may_be_key(last) else ()
 
 
 def _in_address(url: str) -> Iterator[str]:

@@ -18,6 +18,7 @@ from tidegate.specs.credentials import Interpolated, is_plain_setting, looks_ran
 from tidegate.specs.foreign import Foreign, ForeignMetric
 from tidegate.specs.keys import Address, Checked, Count, CountOrNone, Fraction, Function, Key, Query, Range
 from tidegate.specs.locations import Location, Options, Secret
+from tidegate.specs.notify import NotifySpec
 from tidegate.specs.table import SchemaSpec, SinkSpec
 from tidegate.specs.table_block import TableRefusal, TableSelection
 
@@ -401,6 +402,7 @@ class ProjectSpec:
     engine: Annotated[EngineKind, Key("spark: everything; local: rows appended by this process, without Java.")] = (
         EngineKind.SPARK
     )
+    notify: Annotated[tuple[NotifySpec, ...], Key("Messages about sources that are not well, and who gets them.")] = ()
     blocks: tuple[TableBlock, ...] = ()
     interpolated: tuple[Interpolated, ...] = field(default=(), repr=False, compare=False)
     """The values of the file with environment variables in them: some are secrets, and ``config show`` names them."""

@@ -144,8 +144,8 @@ NESTED = {f"{F}.{key}" for key in ("fields", "items", "keys", "values")}
 
 
 def is_of_columns(key: KeyPath) -> bool:
-    """Whether a key belongs to sources that are followed by columns, their connections, tables and providers."""
-    of_kind = re.search(r"^(connections|state)\b|<(?!pipeline>|source>)", key.path)
+    """Whether a key belongs to sources that are followed by columns, their connections, tables, providers, messages."""
+    of_kind = re.search(r"^(connections|notify|state)\b|<(?!pipeline>|source>)", key.path)
     return bool(of_kind) or (key.block == f"{P}.sink" and key.name in NOT_FOR_FILES["sink"])
 
 

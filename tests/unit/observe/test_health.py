@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from support.metrics import NAME, Clock
+from tidegate.core.health import HealthLevel
 from tidegate.observe import events
 from tidegate.observe.health_listener import MISSED_INTERVALS, PATIENCE_SECS, HealthListener
 
@@ -106,3 +107,10 @@ def test_the_end_of_the_last_pass_is_told() -> None:
     found = health(Clock())
     found(finished())
     assert [each.to_json()["last_pass"] for each in found.sources()] == ["1970-01-01T00:16:40Z", None]
+
+
+def test_more_open_dead_letters_than_are_tolerated_make_a_source_degraded() -> None:
+    listener = HealthListener({NAME: 60}, tolerated=3)
+    for letters, level in ((3, HealthLevel.HEALTHY), (4, HealthLevel.DEGRADED)):
+        listener(replace(finished(), open_letters=letters))
+        assert listener.sources()[0].health.level is level
