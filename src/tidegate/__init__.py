@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tidegate.commands.ingest import IngestOptions as IngestOptions
     from tidegate.commands.ingest import ingest as ingest
     from tidegate.commands.init import init as init
+    from tidegate.commands.notify import notify as notify
     from tidegate.commands.project import load as load
     from tidegate.commands.reconcile import reconcile as reconcile
     from tidegate.commands.recover import recover as recover
@@ -87,6 +88,8 @@ if TYPE_CHECKING:
     from tidegate.reports.ledger import LedgerCompaction as LedgerCompaction
     from tidegate.reports.ledger import LedgerExport as LedgerExport
     from tidegate.reports.ledger import LedgerGap as LedgerGap
+    from tidegate.reports.messages import MessageDelivery as MessageDelivery
+    from tidegate.reports.messages import NotifyReport as NotifyReport
     from tidegate.reports.overview import DayCount as DayCount
     from tidegate.reports.overview import NextRun as NextRun
     from tidegate.reports.overview import ProjectReport as ProjectReport
@@ -232,6 +235,7 @@ _NAMES = {
     "commands.files": "compact_ledger export_ledger files",
     "commands.ingest": "IngestOptions ingest",
     "commands.init": "init",
+    "commands.notify": "notify",
     "commands.reconcile": "reconcile",
     "commands.recover": "recover",
     "commands.replay": "replay",
@@ -257,6 +261,7 @@ _NAMES = {
     "reports.checks": "Adoption Check",
     "reports.commit": "AdoptedFile CommitReport FileAdoption RejectedUnit StagedSource TableCommit",
     "reports.ledger": "FileRange FileTotals FilesReport IngestedFile LedgerCompaction LedgerExport LedgerGap",
+    "reports.messages": "MessageDelivery NotifyReport",
     "reports.overview": "DayCount NextRun ProjectReport ReasonCount SourceOverview",
     "reports.plan": "ColumnSourcePlan PartitionLine PlannedUnits SkippedWork SourcePlan UnitSourcePlan UnreadTable",
     "reports.project": "DemoReport InitReport PropertiesImport PropertyNote",

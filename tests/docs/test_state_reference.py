@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from support.all_cases import for_all
+from tidegate.core.messages import SentMessages
 from tidegate.core.run_history import RunHistory
 
 TESTS = Path(__file__).parents[1]
@@ -64,6 +65,7 @@ def found() -> dict[str, set[str]]:
             keys["Staged files"] |= set(data)
     # Newer than any of the lakes.
     keys["Notes beside the documents"] |= set(json.loads(RunHistory().to_bytes()))
+    keys["Notes beside the documents"] |= set(json.loads(SentMessages().to_bytes()))
     keys["The state document"].add("run")
     return keys
 

@@ -30,6 +30,7 @@ MODULES = {
     "status": "status",
     "report": "status",
     "serve": "status",
+    "notify": "status",
     "watermark": "state",
     "units": "state",
     "dlq": "repair",

@@ -1,4 +1,4 @@
-"""``tidegate status``, ``report``, ``serve`` and ``files``: where the sources stand, and which file came when."""
+"""``tidegate status``, ``report``, ``serve``, ``notify`` and ``files``: where sources stand, which file came when."""
 
 from __future__ import annotations
 
@@ -113,6 +113,26 @@ def serve(invocation: Invocation, config: Path, pipeline: str | None, address: s
             print_text(f"serving http://{where}/metrics, /health and /ready", to_stderr=True)
 
     tidegate.serve(config, pipeline, address=address, every=every, started=announce, stop=threading.Event())
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        "tidegate notify pipelines.yml --test",
+        "tidegate notify pipelines.yml",
+        "tidegate notify pipelines.yml -p events --json",
+    ],
+)
+@target(pipeline="all")
+@click.option("--test", is_flag=True, help="Send a test message to every destination instead.")
+@with_json
+def notify(invocation: Invocation, config: Path, pipeline: str | None, test: bool) -> int:
+    """Send the messages that are due.
+
+    Looks at the sources as `tidegate status` does, and tells the destinations that the YAML file CONFIG names below
+    `notify`. Runs send messages themselves; this is for sources that nobody runs.
+    """
+    return invocation.give(tidegate.notify(config, pipeline, test=test))
 
 
 @click.command(

@@ -24,7 +24,9 @@ from tidegate.core.engines import local_engine_problems
 from tidegate.errors import ConfigError
 from tidegate.migrate.foreign import FOREIGN
 from tidegate.observe.events import Emit, SessionStarting, ignore
-from tidegate.observe.logs import log_events, mask_events
+from tidegate.observe.logs import log_events, mask_events, one_at_a_time
+from tidegate.observe.messenger import GROUP_SECS, Dispatcher, send_messages
+from tidegate.protocol.sent_record import TableSentStore
 from tidegate.reports.page import names
 from tidegate.reports.wording import count
 from tidegate.specs.masking import Mask, remember
@@ -143,21 +145,36 @@ def open_emitter(
 ) -> Iterator[Emit]:
     """An emitter without secrets that also serves metrics and health in continuous runs, or exports those of others.
 
-    What does that is loaded only if it is asked for. ``is_whole``: these are all pipelines of the configuration.
+    It sends the messages of ``notify``, beside the run. What does all that is loaded only if it is asked for.
+    ``is_whole``: these are all pipelines of the configuration.
     """
-    if mode == "once" and project.metrics.is_exported:
-        from tidegate.observe.metrics_export import export_run
+    with send_notes(project, mode, emit) as sent:
+        if mode == "once" and project.metrics.is_exported:
+            from tidegate.observe.metrics_export import export_run
 
-        with export_run(project, pipelines, without_secrets(emit, project), is_whole=is_whole) as told:
-            yield told
-        return
-    if mode == "once":
-        yield without_secrets(emit, project)
-        return
-    from tidegate.observe.pages import serve_metrics
+            with export_run(project, pipelines, without_secrets(sent, project), is_whole=is_whole) as told:
+                yield told
+            return
+        if mode == "once":
+            yield without_secrets(sent, project)
+            return
+        from tidegate.observe.pages import serve_metrics
 
-    with serve_metrics(project, pipelines, emit, interval) as told:
-        yield without_secrets(told, project)
+        with serve_metrics(project, pipelines, sent, interval) as told:
+            yield without_secrets(told, project)
+
+
+@contextlib.contextmanager
+def send_notes(project: ProjectSpec, mode: Mode, emit: Emit) -> Iterator[Emit]:
+    """An emitter that also sends messages, where the configuration has somebody to send them to."""
+    if not project.notify:
+        yield emit
+        return
+    dispatcher = Dispatcher(project, TableSentStore(project.pipelines))
+    groups = None if mode == "once" else GROUP_SECS
+    # Notices about messages come from a thread of their own.
+    with send_messages(dispatcher, one_at_a_time(emit), groups=groups) as sent:
+        yield sent
 
 
 def pipelines_of(project: ProjectSpec, name: str | None) -> tuple[PipelineSpec, ...]:

@@ -117,13 +117,11 @@ def run_on(
     fail_fast: bool = False,
     list_pipelines: Callable[[], Sequence[PipelineSpec]] | None = None,
 ) -> RunReport:
-    """Run the pipelines of a project on a given engine; emits the notices of the project first.
+    """Run the pipelines of a project on a given engine, after the notices of the project.
 
     ``list_pipelines`` returns the pipelines of blocks as they are now, for continuous runs.
     """
     emit = one_at_a_time(emit)
-    for notice in project.notices:
-        emit(Notice("", "", notice))
     clock = utc_now if now is None else lambda: now
     running = Loop(
         replace(project, pipelines=tuple(each for each in project.pipelines if each.refused is None)),
@@ -138,7 +136,10 @@ def run_on(
         list_pipelines=list_pipelines,
     )
     chosen = [each for each in pipelines_of(project, pipeline) if not each.vanished]
+    # First, so that everything else has the id of the run.
     emit(RunStarted("", "", running.run_id, mode))
+    for notice in project.notices:
+        emit(Notice("", "", notice))
     with stops_on_signals(stop):
         if mode == "continuous":
             report = running.continuously([each.continuous() for each in chosen])

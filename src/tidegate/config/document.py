@@ -190,8 +190,8 @@ def problem(root: Block, loc: Loc, text: str) -> Problem:
 def quote(root: Block, loc: Loc) -> str:
     """The value at ``loc`` as the file has it, quoted; empty for secrets and for what is not a scalar."""
     node = find(root, loc)
-    # The address of a state provider or a Pushgateway may hold a password in a form that no rule of ours finds; a webhook
-    # is one.
+    # The address of a state provider or a Pushgateway may hold a password in a form that no rule of ours finds; that of
+    # a webhook is one.
     hidden = tuple(loc) in (("state", "url"), ("metrics", "push_url")) or loc[-1] == "webhook"
     if not isinstance(node, Scalar) or hidden:
         return ""

@@ -112,7 +112,7 @@ class Evidence:
 
 def judge(known: Evidence, now: datetime) -> Health:
     """The worst of what speaks against the source; healthy, or waiting for its first rows, if nothing does."""
-    return worst([_judge_run(known), _judge_freshness(known, now), _judge_table(known)])
+    return worst([judge_run(known), judge_freshness(known, now), judge_table(known)])
 
 
 def judge_refusal(pipeline: str, config: str, error: str, exit_code: int) -> Health:
@@ -130,7 +130,8 @@ def worst(found: Iterable[Health]) -> Health:
     return max(found, key=lambda each: each.level.badness, default=Health(HealthLevel.HEALTHY))
 
 
-def _judge_run(known: Evidence) -> Health:
+def judge_run(known: Evidence) -> Health:
+    """The health by how the last run ended, and by what it left behind."""
     since = known.outcome_since
     if known.outcome in STOPPING:
         verb = "refuses to run" if known.outcome is Outcome.REFUSED else "failed"
@@ -138,20 +139,23 @@ def _judge_run(known: Evidence) -> Health:
         return Health(HealthLevel.FAILING, reason, since, _find_repair(known))
     failing: list[tuple[str, str]] = []
     if known.failed_units:
-        failing.append((_count(known.failed_units, "work unit") + " failed", _command(known, "units list", "--failed")))
+        failing.append(
+            (_count(known.failed_units, "work unit") + " failed", name_command(known, "units list", "--failed"))
+        )
     if known.failed_files:
-        failing.append((_count(known.failed_files, "file") + " cannot be read", _command(known, "status")))
+        failing.append((_count(known.failed_files, "file") + " cannot be read", name_command(known, "status")))
     if known.open_letters > known.tolerated_letters:
-        failing.append((_count(known.open_letters, "dead letter") + " open", _command(known, "dlq list")))
+        failing.append((_count(known.open_letters, "dead letter") + " open", name_command(known, "dlq list")))
     if failing:
         since = since if known.outcome is Outcome.INCOMPLETE else None
         return Health(HealthLevel.DEGRADED, " and ".join(reason for reason, _ in failing), since, failing[0][1])
     if known.outcome is None and not known.position:
-        return Health(HealthLevel.WAITING, "it has not run yet", None, _command(known, "run"))
+        return Health(HealthLevel.WAITING, "it has not run yet", None, name_command(known, "run"))
     return Health(HealthLevel.HEALTHY)
 
 
-def _judge_freshness(known: Evidence, now: datetime) -> Health:
+def judge_freshness(known: Evidence, now: datetime) -> Health:
+    """The health by when new data last came; healthy if nobody says how often it must."""
     last = known.last_data_at or known.first_seen_at
     if known.expect_every is None or last is None:
         return Health(HealthLevel.HEALTHY)
@@ -161,18 +165,19 @@ def _judge_freshness(known: Evidence, now: datetime) -> Health:
     level = HealthLevel.FAILING if now > last + FAILING_AFTER * known.expect_every else HealthLevel.DEGRADED
     what = "no new data since then" if known.last_data_at else "no data ever"
     reason = f"late: {what}, but expect_every is {_period(known.expect_every)}"
-    return Health(level, reason, due, _command(known, "plan"))
+    return Health(level, reason, due, name_command(known, "plan"))
 
 
-def _judge_table(known: Evidence) -> Health:
+def judge_table(known: Evidence) -> Health:
+    """The health by the position, the table and the location of the source."""
     if known.problem:
-        command = _find_command(known.problem, known.config, known.pipeline) or _command(known, "doctor")
+        command = _find_command(known.problem, known.config, known.pipeline) or name_command(known, "doctor")
         return Health(HealthLevel.UNKNOWN, known.problem, None, command)
     if known.sealed_ahead:
         reason = "a clock that was ahead sealed folders: their new files are not read"
-        return Health(HealthLevel.DEGRADED, reason, None, _command(known, "reconcile", "--ingest"))
+        return Health(HealthLevel.DEGRADED, reason, None, name_command(known, "reconcile", "--ingest"))
     if known.empty and known.position:
-        return Health(HealthLevel.DEGRADED, EMPTIED, None, _command(known, "plan"))
+        return Health(HealthLevel.DEGRADED, EMPTIED, None, name_command(known, "plan"))
     return Health(HealthLevel.HEALTHY)
 
 
@@ -184,7 +189,7 @@ _GROUPS = frozenset({"config", "dlq", "schema", "table", "units", "watermark", "
 def _find_repair(known: Evidence) -> str:
     """The command that the error names; else the one that finds out more about errors of its kind."""
     named = _find_command(known.error or "", known.config, known.pipeline)
-    return named or _command(known, _BY_EXIT_CODE.get(known.exit_code, "run"))
+    return named or name_command(known, _BY_EXIT_CODE.get(known.exit_code, "run"))
 
 
 def _find_command(text: str, config: str, pipeline: str) -> str:
@@ -203,7 +208,8 @@ def _find_command(text: str, config: str, pipeline: str) -> str:
     return " ".join([*words[:named], quote(config), *chosen, *rest])
 
 
-def _command(known: Evidence, name: str, *more: str) -> str:
+def name_command(known: Evidence, name: str, *more: str) -> str:
+    """A command about the pipeline, ready to copy."""
     chosen = () if name == "config check" else ("-p", quote(known.pipeline))
     return " ".join(["tidegate", name, quote(known.config), *chosen, *more])
 

@@ -106,6 +106,11 @@ class SourceKey:
         """How the last runs ended."""
         return f"{ROOT}/{self.pipeline}/{self.source}.runs.json"
 
+    @property
+    def sent(self) -> str:
+        """The messages that were sent about the source."""
+        return f"{ROOT}/{self.pipeline}/{self.source}.sent.json"
+
     def segment(self, sha256: str) -> str:
         """A segment of the path set of a source.
 

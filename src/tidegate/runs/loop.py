@@ -320,6 +320,8 @@ class Loop:
                 if not free:
                     return self._leave_out(name, time.monotonic() - started)
                 done.run()
+                # Cut short, it has not seen all that there is, and says nothing of how the source is.
+                was_stopped = stop.is_set() and not stop.is_overdue
                 self._passes[name] = done
                 if self.names is not None:
                     self.names.settle(pipeline)
