@@ -32,6 +32,7 @@ from tidegate.reports.ledger import (
     LedgerExport,
     LedgerGap,
 )
+from tidegate.reports.messages import MessageDelivery, NotifyReport
 from tidegate.reports.overview import DayCount, NextRun, ProjectReport, ReasonCount, SourceOverview
 from tidegate.reports.page import Page
 from tidegate.reports.project import DemoReport, DemoStep, InitReport, PropertiesImport, PropertyNote
@@ -545,6 +546,7 @@ RESULTS: Mapping[str, Any] = {
     "init": InitReport("shop", ("pipelines.yml",), ("tidegate plan shop/pipelines.yml",), "shop/.env.example"),
     "list_letters": LETTERS,
     "load": PROJECT,
+    "notify": NotifyReport(False, (MessageDelivery("command page", 1, sent=True),)),
     "optimize_table": CARE,
     "plan": (),
     "reconcile": RECONCILED,

@@ -24,6 +24,7 @@ from tidegate.reports.chaos import ChaosReport, PlaceFailures
 from tidegate.reports.checks import Adoption, Check
 from tidegate.reports.commit import CommitReport, RejectedUnit, StagedSource, TableCommit
 from tidegate.reports.ledger import FileRange, FilesReport, FileTotals, IngestedFile, LedgerGap
+from tidegate.reports.messages import MessageDelivery, NotifyReport
 from tidegate.reports.overview import DayCount, NextRun, ProjectReport, ReasonCount, SourceOverview
 from tidegate.reports.plan import PartitionLine, PlannedUnits, SkippedWork, SourcePlan, UnitSourcePlan
 from tidegate.reports.project import DemoReport, DemoStep, PropertiesImport, PropertyNote
@@ -165,6 +166,8 @@ def names(kind: Any) -> set[str]:
         ("tidegate report", ("sources", 0, "days", 0), DayCount),
         ("tidegate report", ("sources", 0, "dead_letters", 0), ReasonCount),
         ("tidegate report", ("sources", 0, "next_run"), NextRun),
+        ("tidegate notify", (), NotifyReport),
+        ("tidegate notify", ("deliveries", 0), MessageDelivery),
         ("tidegate watermark show", ("watermarks", 0), WatermarkView),
         ("tidegate watermark history", ("sources", 0), WatermarkHistory),
         ("tidegate watermark history", ("sources", 0, "positions", 0), PositionView),

@@ -22,6 +22,7 @@ CONFIG = {"config": Path("t.yml")}
         (("status", "t.yml", "--pipeline", "e"), ("status", {**CONFIG, "pipeline": "e"})),
         (("report", "t.yml", "-p", "e"), ("report", {**CONFIG, "pipeline": "e"})),
         (("serve", "t.yml"), ("serve", CONFIG)),
+        (("notify", "t.yml", "--test"), ("notify", {**CONFIG, "test": True})),
         (
             ("serve", "t.yml", "--address", "127.0.0.1:0", "--every", "60"),
             ("serve", {**CONFIG, "address": "127.0.0.1:0", "every": 60.0}),
