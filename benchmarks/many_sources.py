@@ -6,6 +6,8 @@
 (``max_concurrent_sources: 1``), and one source with the same hundred files. ``tables``: two hundred tables of a
 PostgreSQL block, in a first run, idle, and with one new row each. ``beside``: a source of files, polled each second,
 beside an API that needs twenty seconds for a response. ``live``: twenty continuous sources on S3, a file a second each.
+``passes``: the CPU of a pass with one small file on S3, in rounds over eight sources, which says more than the latency
+where others use the machine too.
 Memory is the greatest of the process, without Java and its workers.
 """
 
@@ -23,6 +25,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -30,6 +33,10 @@ from typing import Any
 
 from benchmarks import report
 from benchmarks.latency import FIELDS, Visibility, place
+from tidegate.commands.project import load
+from tidegate.runs.in_process import InProcessEngine
+from tidegate.runs.loop import Loop
+from tidegate.spark.engine import SparkEngine
 from tidegate.specs.locations import Location
 from tidegate.storage.port import ObjectStore
 from tidegate.storage.stores import open_store
@@ -285,13 +292,34 @@ def live(seconds: int) -> tuple[list[float], dict[str, float]]:
         return follow(folder, pairs, write_config(folder, pipelines), seconds, 100)
 
 
+def passes(engine: str, rounds: int = 15, sources: int = 8) -> dict[str, float]:
+    """CPU milliseconds by program of a pass that finds one small file, after six rounds to warm up."""
+    with place("s3") as (folder, root):
+        pairs = [tuple(Location(f"{root.uri}/{kind}{at}", root.options) for kind in "st") for at in range(sources)]
+        config = write_config(folder, {f"p{at}": file_pipeline(*pair) for at, pair in enumerate(pairs)}, engine=engine)
+        project, used = load(config), Counter[str]()
+        opened = InProcessEngine() if engine == "local" else SparkEngine(project.spark)
+        loop, stores = Loop(project, opened, 2), [open_store(source) for source, _ in pairs]
+        for number in range(6 + rounds):
+            for store in stores:
+                put(store, number, 100)
+            before = Counter({**cpu_seconds(), "driver": time.process_time()})
+            report = loop.once(project.pipelines)
+            assert [each.rows for each in report.sources] == [100] * sources, report
+            if number >= 6:
+                used.update(Counter({**cpu_seconds(), "driver": time.process_time()}))
+                used.subtract(before)
+        opened.close()
+    return {name: 1000 * each / rounds / sources for name, each in sorted(used.items())}
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--case", choices=("hundred", "tables", "beside", "live"))
+    parser.add_argument("--case", choices=("hundred", "tables", "beside", "live", "passes"))
     parser.add_argument("--seconds", type=int, default=120)
     given = parser.parse_args()
-    wanted = [given.case] if given.case else ["hundred", "tables", "beside", "live"]
+    wanted = [given.case] if given.case else ["hundred", "tables", "beside", "live", "passes"]
     stored: dict[str, float] = {}
     whole = [row for case in wanted for row in _whole_runs(case)]
     if whole:
@@ -309,6 +337,12 @@ def main() -> None:
     if rows:
         header = ("case", "files", "median", "p99", "worst", "CPU ms per file")
         report.table(f"arrival to visibility, seconds; {report.machine()}", header, rows)
+    if "passes" in wanted:
+        found = {engine: passes(engine) for engine in ("local", "spark")}
+        rows = [
+            (engine, ", ".join(f"{name} {each:.0f}" for name, each in used.items())) for engine, used in found.items()
+        ]
+        report.table("CPU milliseconds of a pass with one small file", ("engine", "by program"), rows)
     report.store("many_sources", {"seconds": stored})
 
 

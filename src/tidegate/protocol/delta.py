@@ -129,7 +129,7 @@ class DeltaSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class _KeptTable:
+class _BaseTable:
     """A table as our commit to ``version`` found it, and what that commit is known by."""
 
     table: Any
@@ -153,7 +153,7 @@ class DeltaLakeTable:
         self._location = location
         self._store = store
         # A list, because ``pop`` gives the table to one caller only: the library changes it in place.
-        self._kept: list[_KeptTable] = []
+        self._kept: list[_BaseTable] = []
 
     @property
     def _options(self) -> dict[str, str]:
@@ -195,7 +195,7 @@ class DeltaLakeTable:
         # It is only there to save requests, and the commit is durable.
         with suppress(TidegateError), self._map_errors("list the files of"):
             if tags and base.table.get_add_actions().num_rows <= _KEPT_FILES:
-                self._kept[:] = [_KeptTable(base.table, base.facts.version + 1, tags)]
+                self._kept[:] = [_BaseTable(base.table, base.facts.version + 1, tags)]
 
     def _load_snapshot(self) -> Snapshot | None:
         table = self._load()
