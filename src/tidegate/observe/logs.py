@@ -170,8 +170,8 @@ def _commit_words(event: Event) -> str:
         case events.Notice():
             return event.text
         case events.RunRecorded():
-            runs, failed = (int(event.totals.get(each, 0)) for each in ("times", "failures"))
-            return f"recorded as run {runs:,} of this source, {failed:,} of which failed"
+            runs, failures = (int(event.totals.get(each, 0)) for each in ("times", "failures"))
+            return f"recorded as run {runs:,} of this source, {failures:,} of which failed"
         case events.SourceFinished():
             failed = f", {count(event.failed_files, 'file')} failed" if event.failed_files else ""
             done = count(event.staged, "staged unit") if event.staged else count(event.commits, "commit")

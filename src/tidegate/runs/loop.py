@@ -9,9 +9,8 @@ import signal
 import threading
 import time
 import traceback
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -25,12 +24,20 @@ from tidegate.protocol.change import SourceKey
 from tidegate.protocol.documents import read_mirror
 from tidegate.protocol.position import Pace, utc_now
 from tidegate.protocol.run_record import RunRecorder
-from tidegate.reports.run import RunReport, SourceReport, add_up_changes
-from tidegate.reports.status import shown_state
+from tidegate.reports.run import RunReport, SourceReport
 from tidegate.runs.bind import SLOTS_PER_CORE, bind, is_files
 from tidegate.runs.engine import Engine
 from tidegate.runs.maintenance import maintain_if_due
 from tidegate.runs.pass_ import ANOTHER_RUN, Pass, without_name
+from tidegate.runs.pass_report import (
+    add_pass,
+    describe_unknown_fields,
+    is_well,
+    make_finished_event,
+    make_past_run,
+    report_not_begun,
+    report_pass,
+)
 from tidegate.runs.presence import Courtesy, claim_source, settle_attempts
 from tidegate.runs.reconcile import ScheduledReconciling
 from tidegate.runs.schedule import (
@@ -46,24 +53,19 @@ from tidegate.runs.schedule import (
 )
 from tidegate.runs.staged import stage
 from tidegate.runs.table_names import TableNames
-from tidegate.runs.tracker import Clock, Summary, TrackedSource
+from tidegate.runs.tracker import Clock, TrackedSource
 from tidegate.schema.literals import find_native
 from tidegate.signals import signals_go_to
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import Delivery, PipelineSpec, ProjectSpec, SourceSpec
-from tidegate.specs.table import Evolution, SchemaSpec
 from tidegate.storage.port import ObjectStore
 from tidegate.storage.stores import comparable_uri
 from tidegate.tasks.admission import Admission
 
-SHOWN_UNKNOWN_FIELDS = 10
 SHOWN_LEFT_OUT = 10
-SUMMED = ("files", "bytes", "rows", "commits", "staged", "bad_records", "dead_files", "work_units", "seconds")
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 RECORD_SECS = 60.0
 """A continuous run records alike outcomes of a source no more often than this."""
-REFUSALS = (2, 5)
-"""Exit codes of errors with which a source refuses to run: its configuration, its position, its table."""
 WITHOUT_NATIVE = "tasks use the slower JSON reader: tidegate-native is installed here but not where they run"
 NO_NATIVE = (
     "JSON is decoded at 3 to 25 MB a second and core instead of 200 to 400: tidegate-native is not installed - "
@@ -158,7 +160,7 @@ class Loop:
                 ended = threads.wait(LOOK_SECS)
                 if ended is not None:
                     reports[ended.name] = report = self._result_of(ended, threads)
-                    if self.fail_fast and not _is_well(report):
+                    if self.fail_fast and not is_well(report):
                         self._give_up_others(ended.name, left, threads)
         complete = len(reports) == len(sources) and not self.stop.is_set()
         return _report([reports[name] for name in sources if name in reports], started, complete=complete)
@@ -200,7 +202,7 @@ class Loop:
                     continue
                 latest = self._result_of(ended, threads)
                 source = sources[ended.name][1]
-                total[ended.name] = _add_pass(total.get(ended.name), latest)
+                total[ended.name] = add_pass(total.get(ended.name), latest)
                 # Random, so that processes with equal intervals do not always ask a storage at the same moment.
                 pause = source.poll_interval_secs + jitter() * self.project.jitter_of(source.poll_interval_secs)
                 # A source that takes minutes to fail would otherwise be due again at once.
@@ -376,23 +378,23 @@ class Loop:
     ) -> SourceReport:
         """The report of a pass, after recording and telling how it ended."""
         summary = None if done is None else done.source.tracker.summary(done.state)
-        report = _not_begun(name, error, seconds)
+        report = report_not_begun(name, error, seconds)
         if done is not None and summary is not None:
-            report = _pass_report(report, done, summary)
+            report = report_pass(report, done, summary)
         if report.unknown_fields:
             schema = self.project.pipeline(name[0]).schema
-            self.emit(events.Notice(*name, _unknown_words(report.unknown_fields, schema)))
+            self.emit(events.Notice(*name, describe_unknown_fields(report.unknown_fields, schema)))
         if done is not None and done.totals.lacks_native and not self._told_native:
             self._told_native = True
             self.emit(events.Notice(*name, NO_NATIVE if find_native() is None else WITHOUT_NATIVE))
         files = 0 if summary is None else summary.state_files
         conflicts = 0 if done is None else done.totals.conflicts
         history = self._record(
-            name, _past_run(self.run_id, (began, self._now()), report, conflicts, was_stopped=was_stopped)
+            name, make_past_run(self.run_id, (began, self._now()), report, conflicts, was_stopped=was_stopped)
         )
         # The position of a pass that failed is that of the pass before.
         reached = None if done is None or error is not None else done.position
-        finished = _make_finished_event(
+        finished = make_finished_event(
             report,
             failed=error is not None,
             state_files=files,
@@ -425,8 +427,8 @@ class Loop:
 
     def _leave_out(self, name: Name, seconds: float) -> SourceReport:
         """Report a source that was left to another run, which is no failure, and emit its end."""
-        report = replace(_not_begun(name, None, seconds), state="Skipped", skipped=((ANOTHER_RUN, 1),))
-        self.emit(_make_finished_event(report, failed=False))
+        report = replace(report_not_begun(name, None, seconds), state="Skipped", skipped=((ANOTHER_RUN, 1),))
+        self.emit(make_finished_event(report, failed=False))
         return report
 
 
@@ -437,33 +439,6 @@ def new_run_id(now: datetime) -> str:
     '20260128T143005-'
     """
     return f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
-
-
-def _past_run(
-    run_id: str, times: tuple[datetime, datetime], report: SourceReport, conflicts: int, *, was_stopped: bool
-) -> PastRun:
-    """What is recorded of a pass."""
-    failed = len(report.failed) + len(report.failed_units)
-    outcome = Outcome.INCOMPLETE if failed or report.dead_files else Outcome.SUCCEEDED
-    if report.error is not None:
-        outcome = Outcome.REFUSED if report.exit_code in REFUSALS else Outcome.FAILED
-    elif was_stopped:
-        outcome = Outcome.STOPPED
-    return PastRun(
-        run_id,
-        *times,
-        outcome,
-        report.error,
-        report.exit_code,
-        seconds=report.seconds,
-        files=report.files,
-        bytes=report.bytes,
-        rows=report.rows,
-        commits=report.commits + report.staged,
-        dead_letters=report.bad_records + report.dead_files,
-        failed=failed,
-        conflicts=conflicts,
-    )
 
 
 def _pairs(pipelines: Sequence[PipelineSpec]) -> list[tuple[PipelineSpec, SourceSpec]]:
@@ -482,105 +457,9 @@ def _overdue(name: Name, source: SourceSpec) -> TidegateError:
     )
 
 
-def _not_begun(name: Name, error: TidegateError | None, seconds: float) -> SourceReport:
-    """The report of a source that could not even be opened."""
-    told = None if error is None else without_name(name, error)
-    code = 0 if error is None else error.exit_code
-    return SourceReport(*name, "Unknown", None, 0, 0, 0, 0, error=told, seconds=seconds, exit_code=code)
-
-
-def _pass_report(blank: SourceReport, done: Pass, summary: Summary) -> SourceReport:
-    """The report of a pass over any kind of source; ``summary`` is that of the state it reached."""
-    totals = done.totals
-    idle = "Initial" if done.is_first or done.state is None else "Idle"
-    # Nobody knows where a source stands whose position could not be opened; "Initial" would say that it is new.
-    if blank.error is not None and not done.is_opened:
-        return blank
-    return replace(
-        blank,
-        state=shown_state(summary.state or ("Active" if totals.commits else idle), totals.empty),
-        watermark=summary.watermark,
-        files=totals.files,
-        bytes=totals.bytes,
-        rows=totals.rows,
-        **asdict(totals.changes),
-        commits=totals.commits,
-        staged=totals.staged,
-        failed=summary.failed,
-        skipped=tuple(totals.skipped.items()),
-        table_version=totals.table_version,
-        bad_records=totals.bad_records,
-        dead_files=totals.dead_files,
-        unknown_fields=dict(totals.unknown_fields.most_common()),
-        work_units=totals.work_units,
-        failed_units=tuple(totals.failed_units),
-        empty=totals.empty,
-    )
-
-
-def _make_finished_event(
-    report: SourceReport,
-    *,
-    failed: bool,
-    state_files: int = 0,
-    history: RunHistory | None = None,
-    open_letters: int | None = None,
-) -> events.SourceFinished:
-    """The event that ends a pass, from its report."""
-    return events.SourceFinished(
-        report.pipeline,
-        report.source,
-        state=report.state,
-        watermark=report.watermark,
-        source_files=report.files,
-        rows=report.rows,
-        failed_files=len(report.failed),
-        commits=report.commits,
-        seconds=report.seconds,
-        state_files=state_files,
-        failed=failed,
-        staged=report.staged,
-        failed_units=len(report.failed_units),
-        empty=report.empty,
-        open_letters=open_letters,
-        outcome="" if history is None else history.runs[-1].outcome.value,
-        last_success_at=None if history is None else history.last_success_at,
-        last_data_at=None if history is None else history.last_data_at,
-        outcome_since=None if history is None else history.last_since,
-        first_run_at=None if history is None else history.first_at,
-        exit_code=report.exit_code,
-    )
-
-
-def _unknown_words(counts: Mapping[str, int], schema: SchemaSpec) -> str:
-    """Fields of the source without a column, most frequent first."""
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    shown = ", ".join(f"{name} ({count:,})" for name, count in ordered[:SHOWN_UNKNOWN_FIELDS])
-    more = f" and {len(ordered) - SHOWN_UNKNOWN_FIELDS} more" if len(ordered) > SHOWN_UNKNOWN_FIELDS else ""
-    if schema.rescued is not None:
-        return f"fields and values that fit no column were kept in {schema.rescued!r}: {shown}{more}"
-    told = f"fields that the schema does not declare were left out: {shown}{more}"
-    if schema.infer and schema.evolution is Evolution.STRICT:
-        return f"{told}; schema_evolution: strict adds no new columns, merge does"
-    return f"{told}; no sampled record showed their type" if schema.infer else told
-
-
-def _add_pass(before: SourceReport | None, latest: SourceReport) -> SourceReport:
-    """The latest pass, with the work of all passes so far."""
-    if before is None:
-        return latest
-    sums: dict[str, Any] = {name: getattr(before, name) + getattr(latest, name) for name in SUMMED}
-    sums |= add_up_changes((before, latest))
-    return replace(latest, **sums, unknown_fields=dict(Counter(before.unknown_fields) + Counter(latest.unknown_fields)))
-
-
 def _report(reports: Sequence[SourceReport], started: float, *, complete: bool) -> RunReport:
-    ok = complete and all(map(_is_well, reports))
+    ok = complete and all(map(is_well, reports))
     return RunReport(tuple(reports), ok, time.monotonic() - started)
-
-
-def _is_well(report: SourceReport) -> bool:
-    return report.error is None and not (report.failed or report.failed_units or report.dead_files)
 
 
 @contextlib.contextmanager
