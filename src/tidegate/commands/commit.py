@@ -206,7 +206,7 @@ class FileAdopting:
                 raise examined
             schema = schema_in(examined, columns, self._bound.pipeline.schema.evolution)
         except (StateError, TableError) as error:
-            return replace(told, refused=error.problem)
+            return replace(told, refused=str(error))
         foreign.files.append((examined.file, schema))
         return replace(told, rows=examined.file.record_count)
 
