@@ -109,8 +109,15 @@ pipelines:
 spark:
   config: {{spark.hadoop.fs.s3a.secret.key: "{literal_21}", spark.word: "${{MARK_22_TOKEN}}"}}
 state: {{provider: file, url: state, storage_options: {{token: "{literal_23}"}}}}
+notify:
+  - to: {{webhook: "{url}/hooks/{literal_24}"}}
+    on: [failed, recovered, late, no_data, new_column, dead_letters, unit_given_up]
+    dead_letters_above: 0
+    late_after: PT1H
+  - to: {{command: [sh, -c, "cat >> messages.txt; echo $0", "${{MARK_25_TOKEN}}"]}}
+    dead_letters_above: 0
 """
-MARKS = {number: f"zQ{number:02}x9Wk2Vb4Lm8Tn" for number in range(1, 24)}
+MARKS = {number: f"zQ{number:02}x9Wk2Vb4Lm8Tn" for number in range(1, 26)}
 CODE = """
 import pyarrow as pa
 
@@ -124,6 +131,8 @@ COMMANDS = {
     "config show": "",
     "plan": "",
     "status": "",
+    "notify": "",
+    "report": "",
     "doctor": "",
     "commit": "",
     "files": "-p files",
@@ -205,6 +214,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         own = f"/prod/bot{MARKS[3]}"
         for path in ("/posted", "/units/a", "/units/b", f"{own}/items", f"{own}/units/a"):
             server.routes[path] = answer
+        server.routes[f"/hooks/{MARKS[24]}"] = lambda asked: Answer({"error": echo(asked)}, status=400)
         text = CONFIG.format(url=server.url, **{f"literal_{number}": mark for number, mark in MARKS.items()})
         (tmp_path / "conf").mkdir()
         (tmp_path / "conf" / "p.yml").write_text(text)
@@ -239,6 +249,8 @@ def test_no_byte_that_leaves_has_a_planted_secret(world: Path) -> None:
     tables = {path.parent.name for path in (world / "lake").rglob("_delta_log")}
     assert tables >= ({"files"} if "answered 400" in runs else {"files", "api", "posted", "units", "bots", "code"})
     assert "prod/bot" in runs
+    assert "could not be delivered to webhook 127.0.0.1: answers 400" in runs
+    assert '"dead_letters"' in (world / "messages.txt").read_text()
     for command, options in COMMANDS.items():
         for form in FORMS:
             words = (*command.split(), config, *options.split(), *form)
