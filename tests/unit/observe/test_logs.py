@@ -24,7 +24,7 @@ def every_event() -> list[type[Event]]:
 
 
 def sample(kind: type[Event]) -> Event:
-    values: dict[str, Any] = {"int": 3, "int | None": 3, "float": 1.5, "bool": True}
+    values: dict[str, Any] = {"int": 3, "int | None": 3, "float": 1.5, "bool": True, "Mapping[str, float]": {"a": 1.5}}
     fields = dataclasses.fields(kind)
     return kind(**{each.name: values.get(str(each.type), f"the {each.name}") for each in fields})
 
@@ -84,6 +84,10 @@ def test_names_of_events_are_unique() -> None:
     ("event", "words"),
     [
         (events.PlanMade("p", "s", units=0, files=0, bytes=0), "nothing new"),
+        (
+            events.RunRecorded("p", "s", {"times": 1200.0, "failures": 3.0}),
+            "recorded as run 1,200 of this source, 3 of which failed",
+        ),
         (events.PlanMade("p", "s", units=1, files=2, bytes=2048), "planned 2 files (2.0 KiB) in 1 unit"),
         (
             events.FileRefused("p", "s", path="a", reason="line 1: bad", attempts=5, will_retry=False),
