@@ -112,7 +112,7 @@ def taken(world: UnitWorld, source: UnitSource, taken_steps: list[Step]) -> Unit
             with refused("cannot be reset below"):
                 world.reset(step.units[:1], low, low + step.reset[1] * 3_600_000)
         plan = None
-        with refused("are to be read again", "read in part"):
+        with refused("is to read units again", "read in part"):
             plan = world.plan(changed, now, step.units, step.kind is not None)
         if plan is not None:
             source, before = changed, world.state
