@@ -128,7 +128,7 @@ def without_connections(said: dict[str, Any]) -> dict[str, Any]:
     return known
 
 
-CONNECTS = re.compile(r"(http|python): |GET |the columns are there: |.* can be written$")
+CONNECTS = re.compile(r"(http|python): |GET |the columns are there: |whether |.* can be written$")
 """How checks begin that ``doctor`` makes since it connects, or made before in their place."""
 
 

@@ -71,7 +71,7 @@ def document(folder: Path) -> str:
     """The newest state document, without what no two runs have in common."""
     newest = max((folder / "p" / "_tidegate" / "p" / "default").glob("*.json"))
     found = json.loads(newest.read_text())
-    own = {"attempt", "parent", "written_at", "table_id", "data_files"}
+    own = {"attempt", "parent", "written_at", "table_id", "data_files", "run"}
     state = {**found["state"], "update_ts": None}
     return json.dumps({**{key: value for key, value in found.items() if key not in own}, "state": state})
 

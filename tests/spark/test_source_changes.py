@@ -191,6 +191,6 @@ def test_columns_that_go_or_are_renamed_are_told_and_refused_where_the_schema_is
     assert "column 'remark'" in (told := shop.refused()) or "column 'note'" in told
     shop.more = {}
     assert shop.go() == 2
-    assert "2 rows have no note, tax, which the table has: they get null there" in shop.notices()
+    assert "2 rows have no note, tax, which the table has: they are null there" in shop.notices()
     assert "the table gets new columns: remark" in shop.notices()
     assert [each["note"] for each in shop.rows()] == ["a", None, None]

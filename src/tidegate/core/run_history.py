@@ -149,7 +149,7 @@ class RunHistory:
         told = {name: None if moment is None else moment.isoformat() for name, moment in moments.items()}
         runs = [each.to_stored() for each in self.runs]
         content = {"version": HISTORY_VERSION, **told, "totals": dict(self.totals), "runs": runs}
-        return json.dumps(content, ensure_ascii=False).encode()
+        return json.dumps(content, ensure_ascii=False).encode("utf-8", "backslashreplace")
 
     @classmethod
     def from_bytes(cls, content: bytes) -> RunHistory:

@@ -117,6 +117,10 @@ class Dispatcher:
         """The project that the messages are about."""
         return self._project
 
+    def mask(self, text: str) -> str:
+        """The text without the secrets of the project."""
+        return str(self._mask(text))
+
     def now(self) -> datetime:
         """The time of messages."""
         return self._now()
@@ -463,7 +467,10 @@ def send_messages(dispatcher: Dispatcher, emit: Emit, *, groups: float | None = 
             # The outermost edge: no mistake in here may cost the run.
             except Exception as error:
                 listens[0] = False
-                emit(events.Notice("", "", f"no more messages are sent: unexpected {type(error).__name__}: {error}"))
+                told = dispatcher.mask(
+                    f"no more messages are sent: unexpected {type(error).__name__}: {safe_text(error)}"
+                )
+                emit(events.Notice("", "", told))
         emit(event)
 
     try:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import time
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from http.client import HTTPException
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,9 @@ __all__ = ["CONTENT_TYPE", "SecondNames", "export_run", "expose"]
 JOB = "tidegate"
 PUSH_SECS = 10.0
 """How long a run waits for a Pushgateway."""
+
+LOCK_SECS = 10.0
+"""How long a run waits for others that write to the same folder."""
 
 _LIVE = ("active_uploads", "active_multipart_parts")
 """Gauges that say nothing once a run is over."""
@@ -167,16 +170,18 @@ class EndedRun:
         if spec.textfile is not None:
             try:
                 self._write(Path(spec.textfile), project.second_names, None if known is None else set(known))
-            except OSError as error:
-                reason = error.strerror or type(error).__name__
+            # Whatever goes wrong with metrics, the run has committed, and its result stays.
+            except Exception as error:
+                reason = getattr(error, "strerror", None) or type(error).__name__
                 yield f"its metrics could not be written to {spec.textfile}: {reason}; see metrics.textfile"
         if spec.push_url is not None:
-            gateway, handler = _gateway(spec.push_url.value)
+            gateway = "metrics.push_url"
             try:
+                gateway, handler = _gateway(spec.push_url.value)
                 for name in sorted(self.ended):
                     self._push(name, gateway, handler, project.second_names)
             # The first failure ends it: a gateway that does not answer would hold up the run for each source.
-            except (OSError, HTTPException, ValueError) as error:
+            except Exception as error:
                 yield f"its metrics could not be pushed to {gateway}: {_why(error)}; see metrics.push_url"
 
     def families(self, names: set[Name]) -> Iterator[Family]:
@@ -210,7 +215,15 @@ def _lock_folder(folder: Path) -> Iterator[None]:
     """While inside, no other run writes a file of this folder: each keeps what others have written to the same one."""
     opened = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(opened, fcntl.LOCK_EX)
+        until = time.monotonic() + LOCK_SECS
+        while True:
+            try:
+                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    raise
+                time.sleep(0.05)
         yield
     finally:
         os.close(opened)

@@ -153,6 +153,7 @@ class DeltaLakeTable:
         self._location = location
         self._store = store
         # A list, because ``pop`` gives the table to one caller only: the library changes it in place.
+        self._is_large = False
         self._kept: list[_BaseTable] = []
 
     @property
@@ -194,7 +195,9 @@ class DeltaLakeTable:
         tags = parse_tags(note.user_metadata)
         # It is only there to save requests, and the commit is durable.
         with suppress(TidegateError), self._map_errors("list the files of"):
-            if tags and base.table.get_add_actions().num_rows <= _KEPT_FILES:
+            if tags and not self._is_large:
+                self._is_large = base.table.get_add_actions().num_rows > _KEPT_FILES
+            if tags and not self._is_large:
                 self._kept[:] = [_BaseTable(base.table, base.facts.version + 1, tags)]
 
     def _load_snapshot(self) -> Snapshot | None:
@@ -405,8 +408,10 @@ def _format_value(value: object) -> str | None:
 def _newest(log: DeltaLog, version: int, ours: LogEntry) -> Iterator[LogEntry]:
     """The newest entries, from ``version`` down to our own; those of others in between only if they are few."""
     since = version - ours.version
-    yield from log.backwards(version, min(since, _FEW))
-    if since <= _FEW:
+    found = list(log.backwards(version, min(since, _FEW)))
+    yield from found
+    # An entry that is gone may have had a newer position than ours.
+    if len(found) == since:
         yield ours
 
 

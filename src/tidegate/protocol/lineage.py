@@ -47,12 +47,14 @@ class SourceCommit:
 class SourceHistory:
     """The commits of a source whose rows may be in the table; ``read`` are all files that it ever covered.
 
-    ``gaps`` are positions of which the ledger does not know what they brought.
+    ``gaps`` are positions of which the ledger does not know what they brought. ``begun_elsewhere`` are files whose
+    first records no commit covers: another program had read them before the source was adopted.
     """
 
     commits: tuple[SourceCommit, ...]
     read: frozenset[str]
     gaps: tuple[str, ...] = ()
+    begun_elsewhere: frozenset[str] = frozenset()
 
 
 def history_of(key: SourceKey, entries: Iterable[LedgerEntry]) -> SourceHistory:
@@ -61,7 +63,13 @@ def history_of(key: SourceKey, entries: Iterable[LedgerEntry]) -> SourceHistory:
     read: set[str] = set()
     bad: set[str] = set()
     gaps: list[str] = []
+    reached: dict[str, int] = {}
+    begun_elsewhere: set[str] = set()
     for entry in entries:
+        for each in entry.coverage:
+            if each.start > reached.get(each.file, 0):
+                begun_elsewhere.add(each.file)
+            reached[each.file] = max(each.end, reached.get(each.file, 0))
         covered = {each.file for each in entry.coverage}
         if entry.gap is not None or (entry.rows and not entry.data_files):
             gaps.append(f"position {entry.version} ({entry.gap or 'its data files were not noted'})")
@@ -87,7 +95,7 @@ def history_of(key: SourceKey, entries: Iterable[LedgerEntry]) -> SourceHistory:
         # Whoever reads a file whole again answers its earlier letters.
         bad -= covered if entry.action in ("replay", REPLAYED_FILES) else set()
         bad |= {each.file for each in entry.coverage if each.bad}
-    return SourceHistory(tuple(commits), frozenset(read), tuple(gaps))
+    return SourceHistory(tuple(commits), frozenset(read), tuple(gaps), frozenset(begun_elsewhere))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +161,7 @@ class Lineage:
 
     def _find_unexplained(self, chosen: frozenset[str]) -> Iterator[str]:
         """The data files of an unknown writer, if rows of ``chosen`` may be in them without a trace."""
-        unread = chosen - self._history.read
+        unread = (chosen - self._history.read) | (chosen & self._history.begun_elsewhere)
         if not unread and not self._history.gaps:
             return
         unexplained = [path for path in self._active if None in self._origins_of(path)]
@@ -168,7 +176,7 @@ class Lineage:
         if path in self._active:
             return {path}
         of = f"the rows of position {commit.version} ({count(len(commit.files), 'file')}, e.g. {min(commit.files)})"
-        waiting, found = [path], set[str]()
+        waiting, seen, found = [path], {path}, set[str]()
         while waiting:
             left = waiting.pop()
             if left in self._active:
@@ -180,7 +188,8 @@ class Lineage:
             elif rewrite.obstacle:
                 obstacles[f"{of} were rewritten by {rewrite.obstacle}"] = None
             else:
-                waiting.extend(rewrite.added)
+                waiting.extend(new for new in rewrite.added if new not in seen)
+                seen.update(rewrite.added)
         return found
 
     def _origins_of(self, path: str) -> frozenset[SourceCommit | None]:
@@ -243,7 +252,8 @@ class RewriteLog:
             origins |= {commits.get(owner) for owner in rewrite.owners}
             waiting.extend(new for new in rewrite.removed if new not in seen)
             seen.update(rewrite.removed)
-        return frozenset(origins)
+        # A file that came from nowhere is not one without rows.
+        return frozenset(origins or {None})
 
 
 def _read_rewrites(store: ObjectStore) -> Iterator[FileRewrite]:
@@ -273,7 +283,11 @@ def _rewrites_in(store: ObjectStore, version: int, content: bytes) -> Iterator[F
     for kind, fields in actions:
         place = json.dumps(fields["partitionValues"], sort_keys=True) if apart else ""
         by_partition[place][kind].append(relative_path(store, str(fields["path"])))
-    for group in by_partition.values():
+    groups = list(by_partition.values())
+    # Two spellings of one partition value, such as those of two programs: told apart, the rows would seem to be gone.
+    if any(bool(group["remove"]) != bool(group["add"]) for group in groups) and compacts:
+        groups = [{kind: [path for group in groups for path in group[kind]] for kind in ("remove", "add")}]
+    for group in groups:
         yield FileRewrite(tuple(group["remove"]), tuple(group["add"]), owners, obstacle)
 
 

@@ -78,6 +78,8 @@ class RunRecorder:
                 self._record(key)
             except StorageError as error:
                 problem = error
+                # A store that is away costs minutes of retries, which no pass should spend each time.
+                self._recorded[key] = self._clock(), run
         return self._histories[key], problem
 
     def flush(self) -> None:

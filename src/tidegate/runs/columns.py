@@ -517,7 +517,8 @@ class ColumnWalk:
         new = [name for name in names if name.lower() not in {each.lower() for each in known}]
         if gone:
             self._run.notice(
-                f"{count(rows, 'row has', 'rows have')} no {', '.join(gone)}, which the table has: it is null there. "
+                f"{count(rows, 'row has', 'rows have')} no {', '.join(gone)}, which the table has: "
+                f"{'it is' if len(gone) == 1 else 'they are'} null there. "
                 "If the source has dropped or renamed a column, say so (transform, or schema.fields); "
                 "schema_evolution: strict refuses such rows"
             )

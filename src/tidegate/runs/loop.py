@@ -17,7 +17,7 @@ from typing import Any
 
 from tidegate.core.health import Outcome
 from tidegate.core.run_history import PastRun, RunHistory
-from tidegate.errors import RunStopped, TidegateError
+from tidegate.errors import RunStopped, TidegateError, safe_text
 from tidegate.observe import events
 from tidegate.observe.metrics import Metrics
 from tidegate.protocol.change import SourceKey
@@ -215,8 +215,9 @@ class Loop:
         assert self.list_pipelines is not None
         try:
             self._listed = self.list_pipelines()
-        except TidegateError as error:
-            told: TidegateError = Mask.around(self.project).error(error)
+        # Of whatever kind: the known tables go on without it.
+        except Exception as error:
+            told = Mask.around(self.project)(safe_text(error))
             self.emit(events.Notice("", "", f"the tables of blocks could not be listed; the known ones go on ({told})"))
 
     def _take_tables(
@@ -236,12 +237,16 @@ class Loop:
         gone = known & {each.name for each in listed if each.vanished}
         for name in [name for name in sources if name[0] in gone and not threads.is_busy(name)]:
             del sources[name]
+            # One that comes back is bound anew: its settings may be others by then.
+            self._sources.pop(name, None)
+            self._passes.pop(name, None)
         added = {(pipeline.name, source.name): (pipeline, source) for pipeline, source in _pairs(joined)}
         sources |= added
         due |= dict.fromkeys(added, 0.0)
         began |= dict.fromkeys(added, 0.0)
         usable = tuple(each for each in joined if each.refused is None)
-        self.project = replace(self.project, pipelines=(*self.project.pipelines, *usable))
+        others = (each for each in self.project.pipelines if each.name not in {one.name for one in joined})
+        self.project = replace(self.project, pipelines=(*others, *usable))
         if joined:
             names = ", ".join(each.name for each in joined[:SHOWN_LEFT_OUT])
             more = f" and {len(joined) - SHOWN_LEFT_OUT} more" if len(joined) > SHOWN_LEFT_OUT else ""
@@ -345,12 +350,12 @@ class Loop:
         """The failure of a pass without secrets, after telling it."""
         # Errors quote servers and drivers, and these quote what they were sent.
         mask = Mask.around(self.project)
-        told = without_name(name, failure)
+        told = mask(without_name(name, failure))
         self.emit(events.SourceFailed(*name, told))
         # The same failure at every poll would fill the log with traces.
         if told != self._traced.get(name):
             self._traced[name] = told
-            trace = "".join(traceback.format_exception(failure))
+            trace = mask("".join(traceback.format_exception(failure)))
             self.emit(events.FailureTraced(*name, f"{trace}{self.engine.excerpt_log(failure, mask)}"))
         masked: TidegateError = mask.error(failure)
         return masked

@@ -28,7 +28,7 @@ from tidegate.errors import (
     TidegateError,
 )
 from tidegate.protocol.table import CommitNote
-from tidegate.schema.evolution import require_as
+from tidegate.schema.evolution import evolve, require_as
 from tidegate.schema.names import MOST_LEVELS, spell
 from tidegate.schema.types import levels
 from tidegate.sources.adbc import AdbcShare, share_rows
@@ -41,7 +41,7 @@ from tidegate.spark.session import COLUMNAR_INPUT, VARIABLE, derive_session, fin
 from tidegate.spark.tasks import machine_problem, run_tasks, slot_frame, slot_numbers, task_failure, telling_line
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import TransformSpec
-from tidegate.specs.table import ParquetCodec
+from tidegate.specs.table import Evolution, ParquetCodec
 from tidegate.specs.user_code import contain_errors, load_function, show
 from tidegate.storage.stores import open_store
 from tidegate.tasks.row_task import RowsWritten, RowTask, WorkRows, join_results, write_batches
@@ -137,7 +137,11 @@ class SparkFrame:
 
     def changes_nothing(self, table: pa.Schema) -> bool:
         """Whether a table with these columns has all that the rows would make of it; asks Spark."""
-        if any(name not in table.names for name in self.columns(table).names):
+        try:
+            # As the commit checks it: a value of a wider type is cast before it is compared, and would seem equal.
+            if evolve(table, self.columns(table), Evolution.MERGE, file_name="the new rows"):
+                return False
+        except SchemaMismatch:
             return False
         with self._explain_failure():
             return self._find_nothing(table)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from uuid import uuid4
 
 import pytest
@@ -122,3 +123,28 @@ def test_a_replay_by_a_predicate_has_rows_of_what_it_rewrote(store: ObjectStore)
     ]
     store.put(entry_path(3), encode(actions))
     assert told(find(store, "R", "b", *entries)) == ("R", "a", 0)
+
+
+def test_two_spellings_of_a_partition_value_lose_no_row(store: ObjectStore) -> None:
+    ours, theirs = {"at": "2026-01-01 00:00:00.000000"}, {"at": "2026-01-01 00:00:00"}
+    actions = [
+        {"commitInfo": {"operation": "OPTIMIZE"}},
+        {"remove": {"path": "X", "dataChange": False, "partitionValues": ours}},
+        {"add": {"path": "O", "dataChange": False, "partitionValues": theirs}},
+    ]
+    store.put(entry_path(3), encode(actions))
+    assert told(find(store, "OY", "a", entry(1, "a", "X"), entry(2, "b", "Y"))) == ("O", "", 0)
+
+
+def test_a_file_that_another_program_began_is_an_obstacle_beside_rows_of_an_unknown_writer(store: ObjectStore) -> None:
+    rest = replace(entry(1, "a", "X"), coverage=(Coverage("a", 1, None, 5, 6, True, rows=1),))
+    assert told(find(store, "XF", "a", rest))[2] == 1
+    whole = replace(entry(2, "a", "Y"), coverage=(Coverage("a", 1, None, 1, 2, True, rows=1),))
+    assert told(find(store, "XYF", "a", entry(1, "a", "X"), whole)) == ("XY", "", 0)
+
+
+def test_many_rewrites_of_many_files_are_followed_once_each(store: ObjectStore) -> None:
+    levels = ["abcdefghijklmnopqrst", *("".join(chr(0x4E00 + 20 * n + k) for k in range(20)) for n in range(12))]
+    for version, (before, after) in enumerate(pairwise(levels), 2):
+        put(store, version, "DELETE", before, after, changes=True)
+    assert len(find(store, levels[-1], "f", entry(1, "f", levels[0])).data_files) == 20
