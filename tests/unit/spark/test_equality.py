@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
+import pyarrow as pa
 import pytest
 from pyspark.sql.types import ArrayType, IntegerType, LongType, MapType, StringType, StructField, StructType
 
+from tidegate.spark.frames import SparkFrame
 from tidegate.spark.loading.equality import comparable, same_values
 
 NUMBER, TEXT = IntegerType(), StringType()
@@ -59,3 +63,35 @@ def test_maps_are_compared_as_sorted_entries_wherever_they_are() -> None:
     assert comparable("x", ArrayType(TAGS)) == f"transform(x, __tidegate_0 -> {element})"
     field = entries.format("x.`m`", 0, 0, "__tidegate_0.value")
     assert comparable("x", struct(n=NUMBER, m=TAGS)) == f"if(x IS NULL, NULL, named_struct('f0', x.`n`, 'f1', {field}))"
+
+
+class SameRows(SparkFrame):
+    """A batch whose rows, cast to the types of the table, are those of the table."""
+
+    def __init__(self, kind: pa.DataType) -> None:
+        self._kind = kind
+
+    def columns(self, table: pa.Schema | None) -> pa.Schema:
+        return pa.schema([("v", self._kind)])
+
+    def _find_nothing(self, table: pa.Schema) -> bool:
+        return True
+
+    def _explain_failure(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+@pytest.mark.parametrize(
+    ("batch", "table", "same"),
+    [
+        (pa.int32(), pa.int32(), True),
+        (pa.float64(), pa.int32(), False),
+        (pa.decimal128(10, 4), pa.decimal128(10, 2), False),
+        (pa.string(), pa.int64(), False),
+    ],
+)
+def test_values_of_a_type_that_the_table_cannot_hold_are_never_equal(
+    batch: pa.DataType, table: pa.DataType, same: bool
+) -> None:
+    assert SameRows(batch).changes_nothing(pa.schema([("v", table)])) is same
+    assert not SameRows(batch).changes_nothing(pa.schema([("w", table)]))
