@@ -154,8 +154,9 @@ def test_columns_after_a_transform_are_not_tried(shop: Project) -> None:
 
 def test_no_row_is_read(shop: Project, request: pytest.FixtureRequest) -> None:
     server = request.getfixturevalue("postgres" if "postgresql" in shop.connection["url"] else "mariadb")
+    before = len(server.statements())
     shop.look()
-    reads = [each for each in server.statements() if "tidegate_read" in each]
+    reads = [each for each in server.statements()[before:] if "tidegate_read" in each]
     assert reads
     assert all("1 = 0" in each for each in reads)
 

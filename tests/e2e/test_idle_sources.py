@@ -224,7 +224,7 @@ class TestDatabases:
 
     def test_rows_without_a_watermark_stop_the_run_where_they_must(self, database: Database, tmp_path: Path) -> None:
         report = database.shop(tmp_path, "id", null_watermark="error").is_at(id=7).run()
-        assert "1 row have null in every watermark column" in (report.error or "")
+        assert "1 row has null in every watermark column" in (report.error or "")
 
     def test_rows_without_a_watermark_are_read_where_they_are_wanted(self, database: Database, tmp_path: Path) -> None:
         shop = database.shop(tmp_path, "id", null_watermark="include")

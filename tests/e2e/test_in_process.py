@@ -191,7 +191,7 @@ def test_rows_without_a_watermark_are_seen_where_a_lag_has_the_source_asked_firs
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.csv").write_text("id,at\n1,2026-01-01T00:00:00Z\n2,\n")
     (report,) = run(made).sources
-    assert "1 row have null in every watermark column (at)" in (report.error or "")
+    assert "1 row has null in every watermark column (at)" in (report.error or "")
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def test_a_server_that_fails_again_and_again_is_left_alone(lake: SurveyLake) -> 
     report = lake.run("02-21").sources[0]
     assert len(report.failed_units) == 2
     assert dict(report.skipped)["breaker"] == 4
-    assert any("left to the next run" in each.text for each in lake.seen if isinstance(each, events.Notice))
+    assert any("the next run gets the 4 left" in each.text for each in lake.seen if isinstance(each, events.Notice))
     lake.broken = set()
     assert lake.ran("02-21").work_units == 6
 

@@ -149,7 +149,7 @@ class MemoryStore:
         if etag is not None and entry.etag != etag:
             raise object_changed(self._uri(path), "its etag differs")
         if size is not None and len(entry.data) != size:
-            raise object_changed(self._uri(path), f"its size is {len(entry.data)} instead of {size}")
+            raise object_changed(self._uri(path), f"it has {len(entry.data)} bytes instead of {size}")
         return io.BytesIO(entry.data)
 
     def put(self, path: str, data: bytes) -> None:
