@@ -80,7 +80,7 @@ def test_a_stranger_reads_what_is_broken_since_when_what_is_lost_and_what_to_run
         "✖ orders/default is failing",
         "the table was restored",
         f"since {since}",
-        "Nothing by Tidegate",
+        "took out of the table",
         f"tidegate recover {config} -p orders --accept restore",
         "▲ clicks/default is degraded",
         "d=1/9.ndjson.gz",

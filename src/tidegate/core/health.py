@@ -163,8 +163,8 @@ def judge_freshness(known: Evidence, now: datetime) -> Health:
     if now <= due:
         return Health(HealthLevel.HEALTHY)
     level = HealthLevel.FAILING if now > last + FAILING_AFTER * known.expect_every else HealthLevel.DEGRADED
-    what = "no new data since then" if known.last_data_at else "no data ever"
-    reason = f"late: {what}, but expect_every is {_period(known.expect_every)}"
+    what = f"no new data since {known.last_data_at:%Y-%m-%d %H:%M:%SZ}" if known.last_data_at else "no data ever"
+    reason = f"late: {what}, although expect_every is {_period(known.expect_every)}"
     return Health(level, reason, due, name_command(known, "plan"))
 
 

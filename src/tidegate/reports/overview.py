@@ -57,7 +57,7 @@ NAMES_SHOWN = 3
 FILES_SHOWN = 3
 LOOKING = frozenset({"doctor", "plan", "status", "config", "dlq list", "units list"})
 """Commands that change nothing: they tell more about a problem."""
-_KEPT = "Rows that are in the table stay, and what was not read yet is read by the next run that succeeds"
+_KEPT = "Rows already in the table are kept, and the next run that succeeds reads what was not read yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,9 @@ class ProjectReport(Report):
         """Yield what is broken, a row per source, and then the facts of each."""
         yield Heading(f"Tidegate report: {self.config}", 1)
         yield self.sum_up()
-        yield line(f"{_count_levels(self.sources)}; made at {cell(self.made_at).text}; all times are UTC", Style.DIM)
+        yield line(
+            f"{_count_levels(self.sources)}; generated at {cell(self.made_at).text}; all times are UTC", Style.DIM
+        )
         broken = sorted((each for each in self.sources if _is_broken(each)), key=_order)
         if broken:
             yield Gap()
@@ -260,7 +262,7 @@ def _describe_problem(several: Sequence[SourceOverview], now: datetime) -> Panel
         ("since", _since(first, now)),
         ("last success", _moment(first.status.last_success_at, now)),
         ("last new data", _moment(first.status.last_data_at, now)),
-        ("what is lost", " ".join(_tell_losses(first))),
+        ("data loss", " ".join(_tell_losses(first))),
         *_repair(first.status, command),
     ]
     return Panel((Heading(f"{health.level.sign} {name} {verb} {state}"), facts(*pairs)), HEALTH_STYLES[health.level])
@@ -288,15 +290,17 @@ def _repair(status: SourceStatus, command: str) -> Iterator[Fact]:
     is_late = status.health.reason.startswith("late:")
     # `status` would only name the failed files, which stand here, and `plan` what waits.
     if status.failed and words[1:2] == ["status"]:
-        yield "to repair it", "correct the file, or remove it. The next run reads what is there:"
+        yield "to fix it", "correct the file, or remove it. The next run reads what is there:"
         yield "", Cell(then_run, Style.CODE)
     elif is_late and status.backlog_files:
-        yield "to repair it, run", Cell(then_run, Style.CODE)
+        yield "to fix it, run", Cell(then_run, Style.CODE)
     elif command:
         if is_late:
-            yield "to repair it", "the source has to bring new data, which the next run reads"
+            yield "to fix it", "nothing to do in Tidegate: check what delivers the data; the next run picks it up"
         looks = {" ".join(words[1:2]), " ".join(words[1:3])} & LOOKING
-        yield "to find out more, run" if looks else "to repair it, run", Cell(command, Style.CODE)
+        # Accepting is not repairing: whoever copies the command has to know what it takes for granted.
+        label = "only if that was intended, run" if "--accept" in words else "to fix it, run"
+        yield "to find out more, run" if looks else label, Cell(command, Style.CODE)
 
 
 def _tell_losses(each: SourceOverview) -> Iterator[str]:
@@ -304,30 +308,37 @@ def _tell_losses(each: SourceOverview) -> Iterator[str]:
     status = each.status
     run = status.last_run
     error = each.next_run.error if each.next_run is not None else None
-    if status.error is not None:
+    if status.error is not None and not status.version and not status.totals.get("commits"):
+        yield "None: this source has not written a row yet."
+    elif status.error is not None:
         yield (
-            "Not known while its state cannot be read. Rows that are in the table stay, and no run writes before it has"
-            " found its position."
+            "Not known while its state cannot be read. Rows already in the table are kept, and no run writes anything"
+            " until it has found its position."
+        )
+    elif "--accept restore" in status.health.command:
+        yield (
+            "Tidegate has dropped nothing, but the rows that the restore took out of the table are missing there, and"
+            " runs count them as read."
         )
     elif error is not None or (run is not None and run.outcome in STOPPING):
         refused = error is not None or (run is not None and run.outcome is Outcome.REFUSED)
-        how = "a run that refuses writes nothing" if refused else "a run that fails leaves nothing half done"
-        yield f"Nothing by Tidegate: {how}. {_KEPT}, as long as the source still has it."
+        how = "a refused run writes nothing" if refused else "a failed run leaves nothing half done"
+        yield f"None by Tidegate: {how}. {_KEPT}, as long as the source still has it."
     if status.failed:
         yield (
-            "Nothing: a file that cannot be read stays where it is. Each run tries it again; if it fails too often,"
+            "None: a file that cannot be read stays where it is. Each run tries it again; if it fails too often,"
             " it is kept as a dead letter, and can be retried."
         )
     if status.work_units is not None and status.work_units.failed:
-        yield "Nothing: later runs try the failed work units again."
+        yield "None: later runs try the failed work units again."
     if status.open_letters and "dead letter" in status.health.reason:
-        yield "Nothing: each bad record is kept in the dead-letter table with its reason, until somebody retries it."
+        yield "None: each bad record is kept in the dead-letter table with its reason, until somebody retries it."
     if status.future_seals:
-        yield "Nothing: the files are still in the source, and are read as soon as the seals are gone."
+        yield "None: the files are still in the source, and are read as soon as the seals are gone."
     if status.empty and status.version:
-        yield "Rows that are in the table stay. A file that was removed before it was read has to be put back."
+        yield "Rows already in the table are kept. A file that was removed before it was read has to be put back."
     if status.health.reason.startswith("late:"):
-        yield "Nothing that has arrived: the next run reads whatever is there."
+        yield "None: whatever arrives is picked up by the next run."
 
 
 # Every source
@@ -370,7 +381,7 @@ def _explain_bars(sources: Sequence[SourceOverview]) -> str:
     days = max((each.days for each in sources), key=len, default=())
     if not days:
         return ""
-    told = f"one bar is the rows of one day, from {days[0].day} to {days[-1].day}"
+    told = f"each bar shows the rows of one day, from {days[0].day} to {days[-1].day}"
     return told + (
         "; red or ✖: runs failed on that day" if any(day.failing for each in sources for day in each.days) else ""
     )
@@ -407,7 +418,7 @@ def _tell_next(run: NextRun, health: Health) -> Cell:
     if run.error is None:
         return Cell(run.text)
     # What is broken stands at the top, with its reason.
-    return Cell("would fail, as told above" if run.error == health.reason else f"would fail: {run.error}", Style.BAD)
+    return Cell("would fail (see above)" if run.error == health.reason else f"would fail: {run.error}", Style.BAD)
 
 
 def _health(health: Health) -> Cell:
@@ -453,7 +464,8 @@ def _daily_facts(each: SourceOverview) -> Iterator[Fact]:
         if noun == "file" and not total:
             continue
         most = max(known, key=number, default=None)
-        top = f", most on {most.day} ({number(most):,})" if most is not None and total else ""
+        several = sum(bool(number(day)) for day in known) > 1
+        top = f", most on {most.day} ({number(most):,})" if most is not None and several else ""
         told = f"{count(total, noun)} in {count(len(each.days), 'day')}{top}{reach}"
         yield f"{noun}s per day", chart(_bars(each.days, number, noun), told)
     commits = sum(day.commits or 0 for day in known)

@@ -55,7 +55,7 @@ def test_what_is_broken_comes_first_with_since_when_what_is_lost_and_the_command
     assert order == sorted(order)
     assert "password refused" in shown
     assert "since 2026-01-28 11:48:00Z, 3 h 12 min ago" in shown
-    assert "what is lost Nothing by Tidegate" in shown
+    assert "data loss None by Tidegate" in shown
     assert "to find out more, run tidegate doctor shop.yml -p pay" in shown
 
 
@@ -69,8 +69,11 @@ def test_a_project_that_is_well_says_so_and_has_no_broken_section() -> None:
 @pytest.mark.parametrize(
     ("broken", "said"),
     [
-        (failing(), "a run that fails leaves nothing half done"),
-        (source(level=HealthLevel.FAILING, reason="no", next_run=NextRun("", error="no")), "refuses writes nothing"),
+        (failing(), "a failed run leaves nothing half done"),
+        (
+            source(level=HealthLevel.FAILING, reason="no", next_run=NextRun("", error="no")),
+            "a refused run writes nothing",
+        ),
         (source(level=HealthLevel.UNKNOWN, reason="no answer", error="no answer"), "Not known while its state"),
         (
             source(level=HealthLevel.DEGRADED, reason="1 file", failed=(FailedFile("d/a.gz", "truncated", 2),)),
@@ -82,11 +85,11 @@ def test_a_project_that_is_well_says_so_and_has_no_broken_section() -> None:
             "each bad record is kept",
         ),
         (source(level=HealthLevel.DEGRADED, reason="emptied", empty=True), "has to be put back"),
-        (source(level=HealthLevel.FAILING, reason="late: no new data"), "the next run reads whatever is there"),
+        (source(level=HealthLevel.FAILING, reason="late: no new data"), "picked up by the next run"),
     ],
 )
 def test_what_is_lost_is_told_for_each_kind_of_problem(broken: SourceOverview, said: str) -> None:
-    (told,) = (line for line in lines(report(broken)).splitlines() if line.startswith("what is lost"))
+    (told,) = (line for line in lines(report(broken)).splitlines() if line.startswith("data loss"))
     assert said in told
 
 
@@ -102,9 +105,9 @@ def test_an_unreadable_file_is_named_and_a_run_reads_it_once_it_is_corrected() -
 
 def test_a_late_source_is_repaired_by_a_run_if_something_waits_and_else_by_who_delivers() -> None:
     late = source(level=HealthLevel.DEGRADED, reason="late: no", command="tidegate plan shop.yml -p orders")
-    assert "the source has to bring new data" in lines(report(late))
+    assert "check what delivers the data" in lines(report(late))
     waiting = replace(late, status=replace(late.status, backlog_files=3))
-    assert "to repair it, run tidegate run shop.yml -p orders" in lines(report(waiting))
+    assert "to fix it, run tidegate run shop.yml -p orders" in lines(report(waiting))
 
 
 def test_tables_of_a_block_with_one_problem_share_a_panel_and_a_row() -> None:
@@ -124,7 +127,7 @@ def test_a_day_that_is_not_known_is_not_shown_as_empty() -> None:
         DayCount("2026-01-28", 7, 1, 1),
     )
     shown = lines(report(source(days=days)))
-    assert "?✖█ 7 rows in 3 days, most on 2026-01-28 (7); known from 2026-01-27 on" in shown
+    assert "?✖█ 7 rows in 3 days; known from 2026-01-27 on" in shown
     assert "red or ✖: runs failed on that day" in shown
 
 
