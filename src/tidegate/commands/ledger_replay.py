@@ -60,13 +60,7 @@ class LedgerChoice:
             yield f"the rows do not name their file, so the ledger says where they are: {whole} replaced whole"
         if self.widened:
             yield f"with rows in the same data files: {count(len(self.widened), 'more file')}, read again, too"
-        if self.due:
-            yield f"not finished yet: {count(len(self.due), 'file')}, left to the next run"
-        if self.unseen:
-            yield f"behind what is left out: {count(len(self.unseen), 'file')}, e.g. {self.unseen[0]}; their rows stay"
-        if self.missing:
-            fate = "are removed" if self.dropped else "stay (--drop-missing removes them)"
-            yield f"gone from the source: {count(len(self.missing), 'file')}; their rows {fate}"
+        yield from describe_rest(self.due, self.unseen, self.missing, removes=bool(self.dropped))
 
     def find_again(self, bound: FileSource, beside: Sequence[SourceKey], opened: Position) -> frozenset[str]:
         """The data files to remove on top of ``opened``; raises if other files have rows in them by now."""
@@ -76,6 +70,19 @@ class LedgerChoice:
             problem = "the rows of these files were moved while they were read again"
             raise TidegateError(f"{bound.key}: {problem}", "nothing was replaced; give the same command again")
         return frozenset(file.path for file in held.data_files)
+
+
+def describe_rest(
+    due: Sequence[SourceFile], unseen: Sequence[str], missing: Sequence[str], *, removes: bool
+) -> Iterator[str]:
+    """Notes on the selected files that are not read again; ``removes``: the rows of missing ones go."""
+    if due:
+        yield f"not finished yet: {count(len(due), 'file')}, left to the next run"
+    if unseen:
+        yield f"behind what is left out: {count(len(unseen), 'file')}, e.g. {unseen[0]}; their rows stay"
+    if missing:
+        fate = "are removed" if removes else "stay (--drop-missing removes them)"
+        yield f"gone from the source: {count(len(missing), 'file')}; their rows {fate}"
 
 
 def trace(bound: FileSource, beside: Sequence[SourceKey], opened: Position) -> Lineage:

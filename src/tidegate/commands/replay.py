@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from tidegate.commands.ledger_replay import LedgerChoice, choose_by_ledger
+from tidegate.commands.ledger_replay import LedgerChoice, choose_by_ledger, describe_rest
 from tidegate.commands.project import Config, agree, load, on_engine, open_engine, source_of, without_secrets
 from tidegate.core.files.discovery import EXAMPLES, Skipped, accepts, is_behind
 from tidegate.core.files.edit import Selection
@@ -180,13 +180,7 @@ class ReplaySelection:
         yield from map(str, self.left_out)
         if self.blank:
             yield f"without a row in the table: {count(self.blank, 'file')}; their rows are only added"
-        if self.due:
-            yield f"not finished yet: {count(len(self.due), 'file')}, left to the next run"
-        if self.unseen:
-            yield f"behind what is left out: {count(len(self.unseen), 'file')}, e.g. {self.unseen[0]}; their rows stay"
-        if self.missing:
-            fate = "are removed" if self.dropped else "stay (--drop-missing removes them)"
-            yield f"gone from the source: {count(len(self.missing), 'file')}; their rows {fate}"
+        yield from describe_rest(self.due, self.unseen, self.missing, removes=bool(self.dropped))
 
 
 def file_set(files: Sequence[SourceFile]) -> FileSet:

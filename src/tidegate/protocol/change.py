@@ -274,8 +274,23 @@ class Requirement(Enum):
     REMOVABLE_ROWS = "the Delta library may remove rows from it"
 
 
+class _WrittenFiles:
+    """What writes of finished files have in common."""
+
+    __slots__ = ()
+    groups: tuple[Written, ...]
+
+    @property
+    def data_files(self) -> tuple[DataFile, ...]:
+        return tuple(file for group in self.groups for file in group.data_files)
+
+    @property
+    def rows(self) -> int:
+        return sum(file.record_count for file in self.data_files)
+
+
 @dataclass(frozen=True, slots=True)
-class AppendFiles:
+class AppendFiles(_WrittenFiles):
     """Finished files become visible; ``groups`` has them by their columns."""
 
     # Staged batches of one commit may have been written with different columns; each group is checked by itself.
@@ -285,14 +300,6 @@ class AppendFiles:
     def __post_init__(self) -> None:
         if not self.data_files:
             raise ValueError("AppendFiles without a data file: a change that writes nothing is NoRows")
-
-    @property
-    def data_files(self) -> tuple[DataFile, ...]:
-        return tuple(file for group in self.groups for file in group.data_files)
-
-    @property
-    def rows(self) -> int:
-        return sum(file.record_count for file in self.data_files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +331,7 @@ class ReplaceRows:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplaceFiles:
+class ReplaceFiles(_WrittenFiles):
     """Data files leave the table whole, and finished files, possibly none, take their place, in one commit.
 
     ``removed`` are paths relative to the table. Each must be visible in the snapshot that the commit builds on: whoever
@@ -338,14 +345,6 @@ class ReplaceFiles:
     def __post_init__(self) -> None:
         if not self.removed:
             raise ValueError("ReplaceFiles without a file to remove: a change that only adds files is AppendFiles")
-
-    @property
-    def data_files(self) -> tuple[DataFile, ...]:
-        return tuple(file for group in self.groups for file in group.data_files)
-
-    @property
-    def rows(self) -> int:
-        return sum(file.record_count for file in self.data_files)
 
 
 @dataclass(frozen=True, slots=True)
